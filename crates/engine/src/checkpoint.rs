@@ -1,0 +1,136 @@
+//! Checkpoints: create, list, annotate, delete.
+
+use stepback_model::ids::{OpId, StepId};
+use stepback_model::plan::LeftAlone;
+use stepback_model::record::{Action, Annotation, Checkpoint, OpStatus, Operation, Step, StepKind, Trigger};
+use stepback_store::port::StoredCheckpoint;
+use stepback_store::{Mutation, StoreError};
+
+use crate::error::EngineError;
+use crate::workspace::{Present, Workspace, describe};
+
+/// How often a commit is tried when others commit at the same time.
+const ATTEMPTS: usize = 50;
+
+/// A created checkpoint.
+#[derive(Debug)]
+pub struct Created {
+    /// The checkpoint as stored.
+    pub stored: StoredCheckpoint,
+    /// Files and directories covered.
+    pub seen: u64,
+    /// Files that were read because they changed.
+    pub hashed: u64,
+    /// Paths that could not be covered.
+    pub troubles: Vec<LeftAlone>,
+}
+
+impl Workspace<'_> {
+    /// Captures the workspace as it is now.
+    pub fn create_checkpoint(&self, annotation: Annotation, trigger: Trigger) -> Result<Created, EngineError> {
+        let _lock = self.lock_shared()?;
+        for _ in 0..ATTEMPTS {
+            let mut present = self.present()?;
+            let summary = match &annotation.label {
+                Some(label) => format!("checkpoint \"{label}\""),
+                None => "checkpoint".to_string(),
+            };
+            match self.append_checkpoint(&mut present, &annotation, trigger, &summary) {
+                // A collection freed objects that the scan relied on, or another process moved the head: look again, which
+                // is cheap because the stat cache of the other process serves this one too.
+                Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
+                Err(error) => return Err(error),
+                Ok(stored) => {
+                    let Present { seen, hashed, troubles, .. } = present;
+                    return Ok(Created { stored, seen, hashed, troubles });
+                }
+            }
+        }
+        Err(StoreError::Locked.into())
+    }
+
+    fn append_checkpoint(
+        &self,
+        present: &mut Present,
+        annotation: &Annotation,
+        trigger: Trigger,
+        summary: &str,
+    ) -> Result<StoredCheckpoint, EngineError> {
+        let head = self.head_id()?;
+        let step = Step {
+            id: StepId::from_bytes(self.engine.env.fresh_id()),
+            session: self.session.id,
+            number: 0,
+            parent: head,
+            kind: StepKind::Checkpoint,
+            at: self.engine.env.now(),
+            state: present.hash,
+            summary: summary.to_string(),
+        };
+        let operation =
+            self.operation(format!("create {summary}"), Action::CheckpointCreate { step: step.id });
+        let mutations = [
+            Mutation::SetRef { name: self.head_name(), expected: head, value: step.id },
+            Mutation::AppendStep { step: step.clone(), annotation: annotation.clone(), trigger },
+            Mutation::AppendOp(operation),
+        ];
+        let receipt = self.store().commit(present.batch.take(), &mutations)?;
+        present.remember();
+        let number = receipt.steps.first().copied().unwrap_or_default();
+        let checkpoint = Checkpoint {
+            step: Step { number, ..step },
+            annotation: annotation.clone(),
+            trigger,
+            hidden_by: None,
+        };
+        Ok(StoredCheckpoint { checkpoint, purged: false })
+    }
+
+    /// Checkpoints, newest first, without deleted and pruned ones.
+    pub fn checkpoints(&self) -> Result<Vec<StoredCheckpoint>, EngineError> {
+        let mut all = self.store().checkpoints(self.record.id)?;
+        all.retain(|stored| stored.checkpoint.hidden_by.is_none());
+        Ok(all)
+    }
+
+    /// Replaces label, note or tags of a checkpoint.
+    pub fn annotate(&self, stored: &StoredCheckpoint, after: Annotation) -> Result<Operation, EngineError> {
+        let step = stored.checkpoint.step.id;
+        let before = stored.checkpoint.annotation.clone();
+        let operation = self.operation(
+            format!("annotate checkpoint {}", describe(stored)),
+            Action::CheckpointAnnotate { step, before, after: after.clone() },
+        );
+        let mutations = [Mutation::Annotate { step, annotation: after }, Mutation::AppendOp(operation.clone())];
+        self.store().commit(None, &mutations)?;
+        Ok(operation)
+    }
+
+    /// Hides a checkpoint. Its bytes stay until a prune frees them.
+    pub fn delete_checkpoint(&self, stored: &StoredCheckpoint) -> Result<Operation, EngineError> {
+        let steps = vec![stored.checkpoint.step.id];
+        let operation = self.operation(
+            format!("delete checkpoint {}", describe(stored)),
+            Action::CheckpointDelete { steps: steps.clone() },
+        );
+        let mutations =
+            [Mutation::SetHidden { steps, by: Some(operation.id) }, Mutation::AppendOp(operation.clone())];
+        self.store().commit(None, &mutations)?;
+        Ok(operation)
+    }
+
+    /// A finished operation, ready to be appended.
+    pub(crate) fn operation(&self, summary: String, action: Action) -> Operation {
+        Operation {
+            id: OpId::from_bytes(self.engine.env.fresh_id()),
+            workspace: self.record.id,
+            number: 0,
+            at: self.engine.env.now(),
+            summary,
+            action,
+            status: OpStatus::Done,
+            undone: false,
+            journal: None,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What differs between two trees, in time proportional to the difference.
+
+use stepback_model::change::Change;
+use stepback_model::hash::Hash;
+use stepback_model::object::{ObjectError, ObjectSource};
+use stepback_model::path::RelPath;
+use stepback_model::state::{GitState, State};
+use stepback_model::tree::{Node, Tree};
+
+/// Changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before what they hold; nodes that are only
+/// noted ([`Node::Skipped`]) are listed where the other side differs, for the caller to judge.
+pub fn trees(source: &dyn ObjectSource, a: Option<Hash>, b: Option<Hash>) -> Result<Vec<Change>, ObjectError> {
+    let mut changes = Vec::new();
+    descend(source, RelPath::root(), a, b, &mut changes)?;
+    changes.sort_by(|x, y| x.path.cmp_by_components(&y.path));
+    Ok(changes)
+}
+
+/// Walks two trees side by side, with a stack of its own: depth is up to the user.
+fn descend(
+    source: &dyn ObjectSource,
+    root: RelPath,
+    a: Option<Hash>,
+    b: Option<Hash>,
+    changes: &mut Vec<Change>,
+) -> Result<(), ObjectError> {
+    let mut stack = vec![(root, a, b)];
+    while let Some((path, a, b)) = stack.pop() {
+        if a == b {
+            continue;
+        }
+        let load = |hash: Option<Hash>| hash.map_or(Ok(Tree::default()), |hash| Tree::load(source, hash));
+        let (before, after) = (load(a)?.into_entries(), load(b)?.into_entries());
+        let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+        loop {
+            let (old, new) = match (before.peek(), after.peek()) {
+                (None, None) => break,
+                (Some(x), Some(y)) if x.name == y.name => (before.next(), after.next()),
+                (Some(x), Some(y)) if x.name < y.name => (before.next(), None),
+                (Some(_), None) => (before.next(), None),
+                _ => (None, after.next()),
+            };
+            let name = match (&old, &new) {
+                (Some(entry), _) | (None, Some(entry)) => entry.name.clone(),
+                (None, None) => break,
+            };
+            let (old, new) = (old.map(|entry| entry.node), new.map(|entry| entry.node));
+            if old == new {
+                continue;
+            }
+            let child = path.join(&name);
+            let listing = |node: &Option<Node>| match node {
+                Some(Node::Dir { tree, .. }) => Some(*tree),
+                _ => None,
+            };
+            let (inside_old, inside_new) = (listing(&old), listing(&new));
+            if inside_old.is_some() || inside_new.is_some() {
+                stack.push((child.clone(), inside_old, inside_new));
+            }
+            let only_inside = matches!(
+                (&old, &new),
+                (Some(Node::Dir { mode: x, .. }), Some(Node::Dir { mode: y, .. })) if x == y
+            );
+            if !only_inside {
+                changes.push(Change { path: child, from: None, before: old, after: new });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Changes of the files between two states, as people see them: nothing that is only noted, no directory that is implied by
+/// what it holds, moves joined.
+pub fn visible(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change>, ObjectError> {
+    Ok(stepback_model::change::join_renames(only_visible(trees(source, a.files, b.files)?)))
+}
+
+/// Drops what people do not think of as a change.
+pub fn only_visible(changes: Vec<Change>) -> Vec<Change> {
+    let is_dir = |node: &Option<Node>| node.as_ref().is_some_and(Node::is_dir);
+    let stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
+    let kept: Vec<bool> = changes
+        .iter()
+        .enumerate()
+        .map(|(at, change)| {
+            let implied = (is_dir(&change.before) != is_dir(&change.after))
+                && (change.before.is_none() || change.after.is_none())
+                && changes.get(at + 1).is_some_and(|next| next.path.starts_with(&change.path));
+            stored(&change.before) && stored(&change.after) && !implied
+        })
+        .collect();
+    changes.into_iter().zip(kept).filter_map(|(change, kept)| kept.then_some(change)).collect()
+}
+
+/// Changes inside git directories between two states, with paths from the workspace root (`.git/HEAD`).
+pub fn git(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change>, ObjectError> {
+    if a.git == b.git {
+        return Ok(Vec::new());
+    }
+    let load = |hash: Option<Hash>| hash.map_or(Ok(GitState::default()), |hash| GitState::load(source, hash));
+    let (before, after) = (load(a.git)?, load(b.git)?);
+    let mut paths: Vec<&Vec<u8>> =
+        before.repositories.iter().chain(&after.repositories).map(|repository| &repository.path).collect();
+    paths.sort();
+    paths.dedup();
+    let mut changes = Vec::new();
+    for path in paths {
+        let Ok(root) = RelPath::parse(path.clone()) else { continue };
+        let tree = |state: &GitState| state.get(path).map(|repository| repository.tree);
+        let (old, new) = (tree(&before), tree(&after));
+        let dir = |tree: Option<Hash>| tree.map(|tree| Node::Dir { mode: 0o755, tree });
+        if old.is_none() || new.is_none() {
+            changes.push(Change { path: root.clone(), from: None, before: dir(old), after: dir(new) });
+        }
+        descend(source, root, old, new, &mut changes)?;
+    }
+    changes.sort_by(|x, y| x.path.cmp_by_components(&y.path));
+    Ok(changes)
+}
+
+/// The node at `path` in a tree; `None` if nothing is there.
+pub fn lookup(source: &dyn ObjectSource, tree: Hash, path: &RelPath) -> Result<Option<Node>, ObjectError> {
+    let mut node = Node::Dir { mode: 0o755, tree };
+    for name in path.components() {
+        let Node::Dir { tree, .. } = node else { return Ok(None) };
+        match Tree::load(source, tree)?.get(name) {
+            Some(found) => node = found.clone(),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(node))
+}

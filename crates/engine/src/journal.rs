@@ -1,0 +1,345 @@
+//! Applying a prepared rewind so that a crash at any instant leaves it either undone or finished by the next command.
+//!
+//! One commit saves the present and writes down the plan (the journal); then files change; one commit records the result and
+//! closes the journal. A journal found open with nobody holding the workspace belongs to a process that died: its plan is
+//! applied again, which is harmless for what was done already.
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, StepId};
+use stepback_model::path::RelPath;
+use stepback_model::plan::{Plan, PlannedChange};
+use stepback_model::record::{Action, Annotation, Move, OpStatus, Operation, Step, StepKind, Trigger};
+use stepback_model::state::{GitState, State};
+use stepback_model::tree::Node;
+use stepback_store::{Mutation, ObjectBatch, StoreError};
+use stepback_worktree::apply::{Applier, Failure, Outcome};
+
+use crate::error::EngineError;
+use crate::git_lock::GitLocks;
+use crate::rewind::{Prepared, Report};
+use crate::treeedit;
+use crate::workspace::{StoreSource, Workspace};
+
+/// Kinds of operation that change files.
+pub(crate) enum Purpose {
+    Rewind,
+    Undo(OpId),
+    Redo(OpId),
+}
+
+impl Workspace<'_> {
+    /// Applies a prepared rewind.
+    pub fn apply(&self, prepared: Prepared) -> Result<Report, EngineError> {
+        self.apply_as(prepared, Purpose::Rewind, Vec::new())
+    }
+
+    pub(crate) fn apply_as(
+        &self,
+        mut prepared: Prepared,
+        purpose: Purpose,
+        also: Vec<Mutation>,
+    ) -> Result<Report, EngineError> {
+        let _lock = match prepared.lock.take() {
+            Some(lock) => lock,
+            None => self.lock_exclusive()?,
+        };
+        if self.store().epoch()? != prepared.epoch {
+            return Err(EngineError::Input(
+                "the store was pruned while the plan was waiting; make the plan again".into(),
+            ));
+        }
+        let git_paths = touched_repositories(&prepared.plan);
+        let git_locks = GitLocks::take(&self.root, &git_paths)?;
+
+        let opened = self.open_journal(&prepared, &purpose, also)?;
+        let source = StoreSource(self.store());
+        let vault = self.vault()?;
+        let applier =
+            Applier::new(&self.root, &source, vault.as_ref(), &opened.operation.id.short(), self.engine.threads)?;
+        let outcomes = match applier.apply(&prepared.plan.changes, self.engine.progress) {
+            Ok(outcomes) => outcomes,
+            Err(failure) => return Err(self.roll_back(&opened.operation, &prepared.plan, *failure)),
+        };
+        drop(git_locks);
+        let pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
+        let after = self.close_journal(&opened.operation, &prepared.present.state, &pairs, prepared.git_target)?;
+        Ok(Report {
+            operation: Operation { status: OpStatus::Done, number: opened.op_number, ..opened.operation },
+            before: opened.before_number,
+            after,
+            outcomes: pairs,
+            left_alone: prepared.plan.left_alone,
+        })
+    }
+
+    /// Saves the present as a step if it differs from the head, and writes the journal.
+    fn open_journal(
+        &self,
+        prepared: &Prepared,
+        purpose: &Purpose,
+        also: Vec<Mutation>,
+    ) -> Result<Opened, EngineError> {
+        for _ in 0..50 {
+            let batch = self.store().begin()?;
+            let journal = batch.write(ObjectKind::Plan, &prepared.plan.encode(), None)?;
+            let head = match self.head_id()? {
+                Some(id) => self.store().checkpoint(id)?,
+                None => None,
+            };
+            let at = self.engine.env.now();
+            let mut mutations = also.clone();
+            let after = StepId::from_bytes(self.engine.env.fresh_id());
+            let (before, known_number) = match &head {
+                Some(head) if head.checkpoint.step.state == prepared.present.hash => {
+                    (head.checkpoint.step.id, Some(head.checkpoint.step.number))
+                }
+                _ => {
+                    let id = StepId::from_bytes(self.engine.env.fresh_id());
+                    let parent = head.as_ref().map(|head| head.checkpoint.step.id);
+                    let step = Step {
+                        id,
+                        session: self.session.id,
+                        number: 0,
+                        parent,
+                        kind: StepKind::Checkpoint,
+                        at,
+                        state: prepared.present.hash,
+                        summary: format!("before {}", prepared.summary),
+                    };
+                    mutations.push(Mutation::SetRef { name: self.head_name(), expected: parent, value: id });
+                    mutations.push(Mutation::AppendStep {
+                        step,
+                        annotation: Annotation::default(),
+                        trigger: Trigger::Automatic,
+                    });
+                    (id, None)
+                }
+            };
+            let moved = Move { before, after, onto: prepared.onto.unwrap_or(before), git: prepared.git };
+            let action = match purpose {
+                Purpose::Rewind => Action::Rewind { moved },
+                Purpose::Undo(op) => Action::Undo { op: *op, moved: Some(moved) },
+                Purpose::Redo(op) => Action::Redo { op: *op, moved: Some(moved) },
+            };
+            let operation = Operation {
+                status: OpStatus::Applying,
+                journal: Some(journal),
+                ..self.operation(prepared.summary.clone(), action)
+            };
+            mutations.push(Mutation::AppendOp(operation.clone()));
+            match self.store().commit(Some(batch.finish()?), &mutations) {
+                Err(StoreError::Moved { .. } | StoreError::Collected) => {}
+                Err(error) => return Err(error.into()),
+                Ok(receipt) => {
+                    let before_number = known_number.or(receipt.steps.first().copied()).unwrap_or_default();
+                    let op_number = receipt.ops.first().copied().unwrap_or_default();
+                    return Ok(Opened { operation, before_number, op_number });
+                }
+            }
+        }
+        Err(StoreError::Locked.into())
+    }
+
+    /// Records the state that was reached and closes the journal. Returns the number of the step.
+    fn close_journal(
+        &self,
+        operation: &Operation,
+        present: &State,
+        outcomes: &[(PlannedChange, Outcome)],
+        git_target: Option<GitState>,
+    ) -> Result<u64, EngineError> {
+        let Some(moved) = operation.action.moved() else { return Ok(0) };
+        for _ in 0..50 {
+            let batch = self.store().begin()?;
+            let state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
+            let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
+            let head = self.head_id()?;
+            let step = Step {
+                id: moved.after,
+                session: self.session.id,
+                number: 0,
+                parent: Some(moved.onto),
+                kind: StepKind::Rewind,
+                at: self.engine.env.now(),
+                state: hash,
+                summary: operation.summary.clone(),
+            };
+            let mutations = [
+                Mutation::SetRef { name: self.head_name(), expected: head, value: moved.after },
+                Mutation::AppendStep { step, annotation: Annotation::default(), trigger: Trigger::Automatic },
+                Mutation::SetOpStatus { op: operation.id, status: OpStatus::Done },
+            ];
+            match self.store().commit(Some(batch.finish()?), &mutations) {
+                Err(StoreError::Moved { .. } | StoreError::Collected) => {}
+                Err(error) => return Err(error.into()),
+                Ok(receipt) => return Ok(receipt.steps.first().copied().unwrap_or_default()),
+            }
+        }
+        Err(StoreError::Locked.into())
+    }
+
+    /// The state after a plan was applied as far as `outcomes` say.
+    fn reached(
+        &self,
+        batch: &dyn ObjectBatch,
+        present: &State,
+        outcomes: &[(PlannedChange, Outcome)],
+        git_target: Option<&GitState>,
+    ) -> Result<State, EngineError> {
+        let source = StoreSource(self.store());
+        let done = |in_git: bool| {
+            outcomes.iter().filter_map(move |(change, outcome)| {
+                let inside = repository_of(&change.path).is_some();
+                (*outcome == Outcome::Done && inside == in_git).then(|| (change.path.clone(), change.then.clone()))
+            })
+        };
+        let mut state = *present;
+        if done(false).next().is_some() {
+            state.files = Some(treeedit::edit(&source, batch, present.files, done(false))?);
+        }
+        if done(true).next().is_some() {
+            state.git = self.reached_git(batch, present, done(true).collect(), git_target)?;
+        }
+        Ok(state)
+    }
+
+    fn reached_git(
+        &self,
+        batch: &dyn ObjectBatch,
+        present: &State,
+        edits: Vec<(RelPath, Option<Node>)>,
+        target: Option<&GitState>,
+    ) -> Result<Option<Hash>, EngineError> {
+        let source = StoreSource(self.store());
+        let mut git = match present.git {
+            Some(hash) => GitState::load(&source, hash)?,
+            None => GitState::default(),
+        };
+        let mut paths: Vec<RelPath> = edits.iter().filter_map(|(path, _)| repository_of(path)).collect();
+        paths.dedup();
+        for root in paths {
+            let below = edits.iter().filter(|(path, _)| path.starts_with(&root) && *path != root);
+            let relative = below.filter_map(|(path, node)| {
+                let rest = path.as_bytes().get(root.as_bytes().len() + 1..)?;
+                Some((RelPath::parse(rest).ok()?, node.clone()))
+            });
+            let old = git.get(root.as_bytes()).cloned();
+            let tree =
+                treeedit::edit(&source, batch, old.as_ref().map(|repository| repository.tree), relative)?;
+            let summary = target.and_then(|target| target.get(root.as_bytes())).or(old.as_ref());
+            let summary = summary.map(|repository| repository.summary.clone()).unwrap_or_default();
+            git.repositories.retain(|repository| repository.path != root.as_bytes());
+            git.repositories.push(stepback_model::state::Repository { path: root.as_bytes().to_vec(), tree, summary });
+        }
+        git.repositories.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Some(batch.write(ObjectKind::Git, &git.encode(), None)?))
+    }
+
+    /// Takes back what a failed application had done.
+    fn roll_back(&self, operation: &Operation, plan: &Plan, failure: Failure) -> EngineError {
+        let cause = Box::new(EngineError::from(failure.error));
+        match self.take_back(operation, plan) {
+            Ok(()) => EngineError::RolledBack { cause },
+            Err(revert) => EngineError::Unfinished { cause, revert: Box::new(revert) },
+        }
+    }
+
+    fn take_back(&self, operation: &Operation, plan: &Plan) -> Result<(), EngineError> {
+        let source = StoreSource(self.store());
+        let vault = self.vault()?;
+        let tag = operation.id.short();
+        Applier::new(&self.root, &source, vault.as_ref(), &tag, 1)?.clean_up(&plan.changes)?;
+        let inverse: Vec<PlannedChange> = plan.changes.iter().map(inverted).collect();
+        let applier = Applier::new(&self.root, &source, vault.as_ref(), &format!("{tag}r"), 1)?;
+        applier.apply(&inverse, None).map_err(|failure| EngineError::from(failure.error))?;
+        let mutations = [Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
+        self.store().commit(None, &mutations)?;
+        Ok(())
+    }
+
+    /// Finishes what a process that died had begun. Does nothing while a living one is at it.
+    pub(crate) fn recover(&self) -> Result<(), EngineError> {
+        if self.store().unfinished(self.record.id)?.is_empty() {
+            return Ok(());
+        }
+        let _lock = self.lock_exclusive()?;
+        // Whoever held the lock may have finished meanwhile.
+        for operation in self.store().unfinished(self.record.id)?.into_iter().rev() {
+            self.finish(&operation)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self, operation: &Operation) -> Result<(), EngineError> {
+        let (Some(journal), Some(moved)) = (operation.journal, operation.action.moved()) else {
+            let mutations = [Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
+            self.store().commit(None, &mutations)?;
+            return Ok(());
+        };
+        let source = StoreSource(self.store());
+        let plan = Plan::load(&source, journal)?;
+        let before = self.store().checkpoint(moved.before)?;
+        let present = match &before {
+            Some(stored) => self.state_of(stored)?,
+            None => return Err(StoreError::Corrupt { what: "a journal names a step that is gone".into() }.into()),
+        };
+        // Locks that the dead process had taken in git directories are its own leftovers.
+        for path in touched_repositories(&plan) {
+            for name in ["index.lock", "HEAD.lock", "packed-refs.lock"] {
+                let lock = self.root.join(&path).join(name);
+                if std::fs::metadata(&lock).is_ok_and(|metadata| metadata.len() == 0) {
+                    let _ = std::fs::remove_file(lock);
+                }
+            }
+        }
+        let vault = self.vault()?;
+        let applier =
+            Applier::new(&self.root, &source, vault.as_ref(), &operation.id.short(), self.engine.threads)?;
+        applier.clean_up(&plan.changes)?;
+        // A revert that was interrupted leaves files under its own tag.
+        let reverting = Applier::new(&self.root, &source, vault.as_ref(), &format!("{}r", operation.id.short()), 1)?;
+        let inverse: Vec<PlannedChange> = plan.changes.iter().map(inverted).collect();
+        reverting.clean_up(&inverse)?;
+        let outcomes = match applier.apply(&plan.changes, None) {
+            Ok(outcomes) => outcomes,
+            Err(failure) => return Err(self.roll_back(operation, &plan, *failure)),
+        };
+        let pairs: Vec<_> = plan.changes.into_iter().zip(outcomes).collect();
+        self.close_journal(operation, &present, &pairs, None)?;
+        Ok(())
+    }
+}
+
+struct Opened {
+    operation: Operation,
+    before_number: u64,
+    op_number: u64,
+}
+
+fn inverted(change: &PlannedChange) -> PlannedChange {
+    PlannedChange { now: change.then.clone(), then: change.now.clone(), ..change.clone() }
+}
+
+/// The git directory that `path` is or lies in.
+fn repository_of(path: &RelPath) -> Option<RelPath> {
+    let mut root = RelPath::root();
+    for name in path.components() {
+        root = root.join(name);
+        if name == b".git" {
+            return Some(root);
+        }
+    }
+    None
+}
+
+fn touched_repositories(plan: &Plan) -> Vec<String> {
+    let mut paths: Vec<String> = plan
+        .changes
+        .iter()
+        .filter_map(|change| repository_of(&change.path))
+        .filter_map(|path| String::from_utf8(path.as_bytes().to_vec()).ok())
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}

@@ -1,0 +1,24 @@
+//! The engine: checkpoint, diff, rewind, undo, prune, over any store and any workspace.
+//!
+//! It never prints, never reads the environment, and takes time and ids from an [`stepback_model::env::Env`]. Every change of
+//! the user's files goes through one door, [`rewind`]: plan, save the present, journal, apply, verify, report.
+
+pub mod changes;
+pub mod checkpoint;
+pub mod collect;
+pub mod diff;
+pub mod error;
+mod git_lock;
+mod journal;
+pub mod materialize;
+pub mod merge;
+pub mod prune;
+pub mod resolve;
+mod revert;
+pub mod rewind;
+pub mod treeedit;
+pub mod undo;
+pub mod workspace;
+
+pub use error::EngineError;
+pub use workspace::{Engine, Workspace};

@@ -1,0 +1,273 @@
+//! From a point to the step it names. One resolver for every surface.
+
+use jiff::tz::TimeZone;
+use stepback_model::point::{Anchor, Nth, PointError, PointExpr};
+use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
+use stepback_model::when;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::error::EngineError;
+use crate::workspace::{Workspace, describe};
+
+/// How many candidates an error lists.
+const SHOWN: usize = 5;
+
+impl Workspace<'_> {
+    /// The checkpoint that `text` names, seen from `now` in time zone `zone`.
+    pub fn resolve(&self, text: &str, now: Timestamp, zone: &TimeZone) -> Result<StoredCheckpoint, EngineError> {
+        let wrong = |error: PointError| EngineError::Point(error.to_string());
+        let point = PointExpr::parse(text).map_err(wrong)?;
+        let all = self.store().checkpoints(self.record.id)?;
+        if all.is_empty() {
+            return Err(EngineError::NothingRecorded { root: self.root.clone() });
+        }
+        let resolver = Resolver { workspace: self, text, all: &all, now, zone };
+        let found = resolver.resolve(&point).map_err(wrong)?;
+        let found = resolver.back(found, point.back).map_err(wrong)?;
+        Ok(found.clone())
+    }
+
+    /// The steps from `from` back to the beginning, along the line they grew on.
+    pub fn ancestry(&self, from: &StoredCheckpoint) -> Result<Vec<StoredCheckpoint>, EngineError> {
+        let all = self.store().checkpoints(self.record.id)?;
+        Ok(line(&all, from).into_iter().cloned().collect())
+    }
+}
+
+/// `from` and its ancestors, newest first.
+fn line<'s>(all: &'s [StoredCheckpoint], from: &StoredCheckpoint) -> Vec<&'s StoredCheckpoint> {
+    let by_id: std::collections::HashMap<_, _> =
+        all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
+    let mut steps = Vec::new();
+    let mut at = Some(from.checkpoint.step.id);
+    while let Some(stored) = at.and_then(|id| by_id.get(&id)) {
+        steps.push(*stored);
+        at = stored.checkpoint.step.parent;
+    }
+    steps
+}
+
+struct Resolver<'s> {
+    workspace: &'s Workspace<'s>,
+    text: &'s str,
+    /// Newest first, hidden ones included.
+    all: &'s [StoredCheckpoint],
+    now: Timestamp,
+    zone: &'s TimeZone,
+}
+
+impl<'s> Resolver<'s> {
+    fn visible(&self) -> impl DoubleEndedIterator<Item = &'s StoredCheckpoint> {
+        self.all.iter().filter(|stored| stored.checkpoint.hidden_by.is_none())
+    }
+
+    fn error(&self, what: impl Into<String>) -> PointError {
+        PointError::new(self.text, 0..self.text.len(), what)
+    }
+
+    fn resolve(&self, point: &PointExpr) -> Result<&'s StoredCheckpoint, PointError> {
+        if let Some(session) = &point.session
+            && !self.workspace.session.id.to_string().starts_with(session.as_str())
+        {
+            return Err(self.error(format!("no session of this workspace starts with {session}")));
+        }
+        match &point.anchor {
+            Anchor::Now => self.head(),
+            Anchor::Step(number) => self.step(*number),
+            Anchor::Label(name) => self.one_of(self.labelled(name), &format!("the label \"{name}\"")),
+            Anchor::Id(prefix) => self.one_of(self.with_prefix(prefix), &format!("an id starting with {prefix}")),
+            Anchor::Branch(name) if name == "main" => self.head(),
+            Anchor::Branch(name) => Err(self.error(format!("there is no branch {name}")).suggest(["branch:main"])),
+            Anchor::Time(text) => self.at(text),
+            Anchor::Tag { tag, nth } => {
+                let tagged = |stored: &&StoredCheckpoint| stored.checkpoint.annotation.tags.contains(tag);
+                self.nth(self.visible().filter(tagged).collect(), *nth, &format!("tag {tag}"), self.tags())
+            }
+            Anchor::Text { name, is_time } => self.text(name, *is_time),
+            Anchor::Error(_) => Err(self.error("no error is recorded in this workspace")),
+            Anchor::Tool { name, .. } => Err(self.error(format!("no call of {name} is recorded in this workspace"))),
+            Anchor::Iteration(number) => {
+                Err(self.error(format!("no iteration {number} is recorded in this workspace")))
+            }
+        }
+    }
+
+    fn head(&self) -> Result<&'s StoredCheckpoint, PointError> {
+        let head = self.workspace.head_id().ok().flatten();
+        self.all
+            .iter()
+            .find(|stored| Some(stored.checkpoint.step.id) == head)
+            .ok_or_else(|| self.error("the workspace has no checkpoint yet"))
+    }
+
+    fn step(&self, number: u64) -> Result<&'s StoredCheckpoint, PointError> {
+        let found = self.all.iter().find(|stored| stored.checkpoint.step.number == number);
+        let newest = self.all.iter().map(|stored| stored.checkpoint.step.number).max().unwrap_or(0);
+        match found {
+            Some(stored) if stored.checkpoint.hidden_by.is_some() => Err(self
+                .error(format!("step #{number} was deleted or pruned"))
+                .suggest(["stepback op log", "stepback undo"])),
+            Some(stored) => Ok(stored),
+            None => Err(self
+                .error(format!("there is no step #{number}; the newest is #{newest}"))
+                .suggest([format!("#{newest}")])),
+        }
+    }
+
+    fn labelled(&self, name: &str) -> Vec<&'s StoredCheckpoint> {
+        self.visible().filter(|stored| stored.checkpoint.annotation.label.as_deref() == Some(name)).collect()
+    }
+
+    fn with_prefix(&self, prefix: &str) -> Vec<&'s StoredCheckpoint> {
+        let prefix = prefix.to_ascii_lowercase();
+        self.visible().filter(|stored| stored.checkpoint.step.id.to_string().starts_with(&prefix)).collect()
+    }
+
+    fn one_of(&self, found: Vec<&'s StoredCheckpoint>, what: &str) -> Result<&'s StoredCheckpoint, PointError> {
+        match found.as_slice() {
+            [one] => Ok(one),
+            [] => Err(self.error(format!("no checkpoint has {what}")).suggest(self.close_names())),
+            many => {
+                let candidates = many.iter().take(SHOWN).map(|stored| {
+                    let step = &stored.checkpoint.step;
+                    format!("#{} ({}, {})", step.number, step.id.short(), step.at.ago(self.now))
+                });
+                let count = many.len();
+                Err(self.error(format!("{count} checkpoints have {what}")).suggest(candidates.collect::<Vec<_>>()))
+            }
+        }
+    }
+
+    /// Bare text: an exact label, an id or its beginning, a branch, or a moment, in this order.
+    fn text(&self, name: &str, is_time: bool) -> Result<&'s StoredCheckpoint, PointError> {
+        let labelled = self.labelled(name);
+        if !labelled.is_empty() {
+            return self.one_of(labelled, &format!("the label \"{name}\""));
+        }
+        let is_hex = name.len() >= 4 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_hex {
+            let matching = self.with_prefix(name);
+            if !matching.is_empty() {
+                return self.one_of(matching, &format!("an id starting with {name}"));
+            }
+        }
+        if name == "main" {
+            return self.head();
+        }
+        if is_time {
+            return self.at(name);
+        }
+        let what = format!("no checkpoint has the label, id or branch \"{name}\"");
+        Err(PointError::unknown_text(self.text, what).suggest(self.close_names()))
+    }
+
+    /// The state at a moment: the newest step at or before it.
+    fn at(&self, text: &str) -> Result<&'s StoredCheckpoint, PointError> {
+        let moment = when::parse(text, self.now, self.zone).map_err(|error| {
+            let offset = self.text.find(text).unwrap_or(0);
+            PointError::from_time(self.text, offset, error)
+        })?;
+        self.visible().find(|stored| stored.checkpoint.step.at <= moment).ok_or_else(|| {
+            let oldest = self.visible().next_back();
+            let since = oldest.map_or_else(String::new, |stored| {
+                let step = &stored.checkpoint.step;
+                format!("; the oldest checkpoint, #{}, is from {}", step.number, step.at)
+            });
+            self.error(format!("nothing was recorded at that time{since}"))
+        })
+    }
+
+    fn nth(
+        &self,
+        newest_first: Vec<&'s StoredCheckpoint>,
+        nth: Nth,
+        what: &str,
+        known: Vec<String>,
+    ) -> Result<&'s StoredCheckpoint, PointError> {
+        let count = newest_first.len();
+        let found = match nth {
+            Nth::Last => newest_first.first(),
+            Nth::First => newest_first.last(),
+            Nth::Number(number) => {
+                usize::try_from(number).ok().and_then(|n| count.checked_sub(n)).and_then(|at| newest_first.get(at))
+            }
+        };
+        found.copied().ok_or_else(|| {
+            let message = match count {
+                0 => format!("no checkpoint has the {what}"),
+                _ => format!("only {count} checkpoints have the {what}"),
+            };
+            self.error(message).suggest(known)
+        })
+    }
+
+    fn tags(&self) -> Vec<String> {
+        let mut tags: Vec<String> =
+            self.visible().flat_map(|stored| stored.checkpoint.annotation.tags.clone()).collect();
+        tags.sort();
+        tags.dedup();
+        tags.into_iter().take(SHOWN).map(|tag| format!("tag:{tag}")).collect()
+    }
+
+    /// Names that exist, the likeliest first.
+    fn close_names(&self) -> Vec<String> {
+        let wanted = self.text.to_lowercase();
+        let mut names: Vec<(usize, String)> = self
+            .visible()
+            .filter_map(|stored| stored.checkpoint.annotation.label.clone())
+            .map(|label| (distance(&label.to_lowercase(), &wanted), label))
+            .collect();
+        names.sort_by_key(|(distance, _)| *distance);
+        names.dedup_by(|a, b| a.1 == b.1);
+        let mut shown: Vec<String> = names.into_iter().take(3).map(|(_, label)| label).collect();
+        if let Some(newest) = self.visible().next() {
+            shown.push(format!("#{}", newest.checkpoint.step.number));
+        }
+        shown
+    }
+
+    /// Goes back `count` steps along the line. A rewind stands for its target, so it does not count.
+    fn back(&self, from: &'s StoredCheckpoint, count: u64) -> Result<&'s StoredCheckpoint, PointError> {
+        if count == 0 {
+            return Ok(from);
+        }
+        let steps = line(self.all, from);
+        // Standing at a full rewind means standing at its target, which is the next step of the line.
+        let counted: Vec<_> = steps
+            .into_iter()
+            .filter(|stored| {
+                let step = &stored.checkpoint.step;
+                let stands_for_itself = step.kind != StepKind::Rewind || self.is_partial(stored);
+                stands_for_itself && (stored.checkpoint.hidden_by.is_none() || step.id == from.checkpoint.step.id)
+            })
+            .collect();
+        usize::try_from(count).ok().and_then(|index| counted.get(index)).copied().ok_or_else(|| {
+            let most = counted.len().saturating_sub(1);
+            self.error(format!("there are only {most} steps before {}", describe(from)))
+        })
+    }
+
+    /// Whether a rewind took back only some changes, so that its state is one of its own.
+    fn is_partial(&self, stored: &StoredCheckpoint) -> bool {
+        let parent = stored.checkpoint.step.parent;
+        let target = self.all.iter().find(|other| Some(other.checkpoint.step.id) == parent);
+        target.is_none_or(|target| target.checkpoint.step.state != stored.checkpoint.step.state)
+    }
+}
+
+/// Edit distance, for suggestions.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,186 @@
+//! Taking back a change that is not the last one: a three-way merge of the state before it, the state after it, and now.
+
+use std::collections::{BTreeMap, HashMap};
+
+use stepback_model::change::Change;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_model::path::RelPath;
+use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
+use stepback_model::tree::{Content, Node, Tree};
+
+use crate::merge::{self, Merged};
+
+/// A tree that remembers what it has loaded, for many lookups.
+pub(crate) struct Lookup<'a> {
+    source: &'a dyn ObjectSource,
+    root: Option<Hash>,
+    loaded: HashMap<Hash, Tree>,
+}
+
+impl<'a> Lookup<'a> {
+    pub fn new(source: &'a dyn ObjectSource, root: Option<Hash>) -> Self {
+        Self { source, root, loaded: HashMap::new() }
+    }
+
+    /// The node at `path`.
+    pub fn get(&mut self, path: &RelPath) -> Result<Option<Node>, ObjectError> {
+        let Some(root) = self.root else { return Ok(None) };
+        let mut node = Node::Dir { mode: 0o755, tree: root };
+        for name in path.components() {
+            let Node::Dir { tree, .. } = node else { return Ok(None) };
+            if !self.loaded.contains_key(&tree) {
+                self.loaded.insert(tree, Tree::load(self.source, tree)?);
+            }
+            match self.loaded.get(&tree).and_then(|tree| tree.get(name)) {
+                Some(found) => node = found.clone(),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(node))
+    }
+}
+
+/// Plans changes against a present that grows with every change planned before.
+pub(crate) struct Reverter<'a> {
+    source: &'a dyn ObjectSource,
+    sink: &'a dyn ObjectSink,
+    present: Lookup<'a>,
+    /// What each path will be, where that differs from the present, and how it came about.
+    planned: BTreeMap<RelPath, (Option<Node>, How)>,
+    left_alone: Vec<LeftAlone>,
+}
+
+impl<'a> Reverter<'a> {
+    pub fn new(source: &'a dyn ObjectSource, sink: &'a dyn ObjectSink, present: Option<Hash>) -> Self {
+        let present = Lookup::new(source, present);
+        Self { source, sink, present, planned: BTreeMap::new(), left_alone: Vec::new() }
+    }
+
+    fn now(&mut self, path: &RelPath) -> Result<Option<Node>, ObjectError> {
+        match self.planned.get(path) {
+            Some((node, _)) => Ok(node.clone()),
+            None => self.present.get(path),
+        }
+    }
+
+    /// Takes back `change`: what it left (`after`) becomes what was there before, merged with what came later.
+    pub fn take_back(&mut self, change: &Change) -> Result<(), ObjectError> {
+        match &change.from {
+            None => self.one(&change.path, &change.after, &change.before),
+            Some(from) => {
+                // A rename: the new name goes, the old one comes back.
+                self.one(&change.path, &change.after, &None)?;
+                self.one(from, &None, &change.before)
+            }
+        }
+    }
+
+    fn one(&mut self, path: &RelPath, left: &Option<Node>, wanted: &Option<Node>) -> Result<(), ObjectError> {
+        let now = self.now(path)?;
+        if same(&now, wanted) {
+            return Ok(());
+        }
+        let stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
+        if !stored(&now) || !stored(wanted) {
+            self.leave(path, "its content is not covered");
+            return Ok(());
+        }
+        if same(&now, left) {
+            self.planned.insert(path.clone(), (wanted.clone(), How::Restored));
+            return Ok(());
+        }
+        match (left, &now, wanted) {
+            (Some(left), Some(ours), Some(theirs)) => match self.merge(left, ours, theirs)? {
+                Some(node) => {
+                    self.planned.insert(path.clone(), (Some(node), How::Merged));
+                }
+                None => self.leave(path, "later edits touch the same lines"),
+            },
+            (_, None, _) => self.leave(path, "it was deleted since"),
+            (_, _, None) => self.leave(path, "it was edited since"),
+            (None, _, _) => self.leave(path, "something else is there now"),
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, path: &RelPath, reason: &str) {
+        self.left_alone.push(LeftAlone { path: path.clone(), reason: reason.into() });
+    }
+
+    fn merge(&self, left: &Node, ours: &Node, theirs: &Node) -> Result<Option<Node>, ObjectError> {
+        match (left, ours, theirs) {
+            (
+                Node::File { mode: left_mode, content: left, .. },
+                Node::File { mode: our_mode, content: ours, size: our_size },
+                Node::File { mode: their_mode, content: theirs, size: their_size },
+            ) => {
+                let mode = if our_mode == left_mode { *their_mode } else { *our_mode };
+                if left == theirs {
+                    return Ok(Some(Node::File { mode, size: *our_size, content: *ours }));
+                }
+                if left == ours {
+                    return Ok(Some(Node::File { mode, size: *their_size, content: *theirs }));
+                }
+                // Only content that is one blob is small enough to be merged line by line.
+                let (Content::Whole(left), Content::Whole(ours), Content::Whole(theirs)) = (left, ours, theirs) else {
+                    return Ok(None);
+                };
+                let read = |hash: &Hash| self.source.read(ObjectKind::Blob, *hash);
+                match merge::three_way(&read(left)?, &read(ours)?, &read(theirs)?) {
+                    Merged::Conflict { .. } => Ok(None),
+                    Merged::Clean(bytes) => {
+                        let content = Content::Whole(self.sink.write(ObjectKind::Blob, &bytes, Some(*ours))?);
+                        Ok(Some(Node::File { mode, size: bytes.len() as u64, content }))
+                    }
+                }
+            }
+            (Node::Dir { mode: left, .. }, Node::Dir { mode: ours, tree }, Node::Dir { mode: theirs, .. }) => {
+                let mode = if ours == left { *theirs } else { *ours };
+                Ok(Some(Node::Dir { mode, tree: *tree }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The plan, with directories that must exist for it.
+    pub fn finish(mut self, directories: &mut Lookup<'_>) -> Result<Plan, ObjectError> {
+        let wanted: Vec<RelPath> = self
+            .planned
+            .iter()
+            .filter(|(_, (node, _))| node.is_some())
+            .filter_map(|(path, _)| path.split_last().map(|(parent, _)| parent))
+            .collect();
+        for mut parent in wanted {
+            while !parent.is_root() && self.now(&parent)?.is_none() {
+                let mode = match directories.get(&parent)? {
+                    Some(Node::Dir { mode, .. }) => mode,
+                    _ => 0o755,
+                };
+                let dir = Node::Dir { mode, tree: Tree::empty_hash() };
+                self.planned.insert(parent.clone(), (Some(dir), How::Restored));
+                match parent.split_last() {
+                    Some((above, _)) => parent = above,
+                    None => break,
+                }
+            }
+        }
+        let mut changes = Vec::with_capacity(self.planned.len());
+        for (path, (then, how)) in std::mem::take(&mut self.planned) {
+            let now = self.present.get(&path)?;
+            if !same(&now, &then) {
+                changes.push(PlannedChange { path, now, then, how });
+            }
+        }
+        changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        Ok(Plan { changes, left_alone: self.left_alone })
+    }
+}
+
+/// Whether two nodes are the same for a plan: what a directory holds are nodes of their own.
+pub(crate) fn same(a: &Option<Node>, b: &Option<Node>) -> bool {
+    match (a, b) {
+        (Some(Node::Dir { mode: x, .. }), Some(Node::Dir { mode: y, .. })) => x == y,
+        _ => a == b,
+    }
+}

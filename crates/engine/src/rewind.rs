@@ -1,0 +1,441 @@
+//! Rewinding: plan, show, save the present, journal, apply, verify, report.
+//!
+//! [`Workspace::prepare_rewind`] looks and plans and changes nothing; [`Workspace::apply`] does what the plan says. Between the
+//! two a person may read the plan for as long as they like: applying checks every path against the plan again.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use std::os::unix::ffi::OsStrExt;
+use stepback_model::change::Change;
+use stepback_model::ids::StepId;
+use stepback_model::path::RelPath;
+use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
+use stepback_model::record::Operation;
+use stepback_model::state::{GitState, State};
+use stepback_model::tree::{Content, Node, SkipReason};
+use stepback_store::port::StoredCheckpoint;
+use stepback_worktree::apply::Outcome;
+use stepback_worktree::scan::single::{Looker, Single};
+
+use crate::diff;
+use crate::error::EngineError;
+use crate::revert::{Lookup, Reverter};
+use crate::treeedit;
+use crate::workspace::{Present, StoreSource, Workspace, WorkspaceLock, describe};
+
+/// What to go back to.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// The point; without one, `changes`, `last` or `all` say what to take back.
+    pub target: Option<StoredCheckpoint>,
+    /// Only these paths (globs; a directory stands for what it holds).
+    pub paths: Vec<String>,
+    /// Only these changes, numbered as [`Workspace::numbered_changes`] lists them.
+    pub changes: Vec<usize>,
+    /// The last so many changes.
+    pub last: Option<usize>,
+    /// All changes.
+    pub all: bool,
+    /// Git directories too.
+    pub git: bool,
+}
+
+/// A rewind that is planned and not yet applied.
+pub struct Prepared {
+    /// What will happen.
+    pub plan: Plan,
+    /// What a person should know before agreeing.
+    pub warnings: Vec<String>,
+    /// What it is, in words: `rewind to #3 "before refactoring"`.
+    pub summary: String,
+    /// Whether git directories take part.
+    pub git: bool,
+    /// The step whose line goes on; `None` for the step that saves the present.
+    pub(crate) onto: Option<StepId>,
+    pub(crate) present: Present,
+    /// What git directories shall be, when they take part.
+    pub(crate) git_target: Option<GitState>,
+    pub(crate) lock: Option<WorkspaceLock>,
+    pub(crate) epoch: u64,
+}
+
+impl Prepared {
+    /// Lets others use the workspace while a person thinks.
+    pub fn release(&mut self) {
+        self.lock = None;
+    }
+}
+
+/// What a rewind did.
+#[derive(Debug)]
+pub struct Report {
+    /// The operation, for undoing it.
+    pub operation: Operation,
+    /// Number of the step that holds what was there before.
+    pub before: u64,
+    /// Number of the step that holds what is there now.
+    pub after: u64,
+    /// What became of each planned change.
+    pub outcomes: Vec<(PlannedChange, Outcome)>,
+    /// What the plan left alone from the start.
+    pub left_alone: Vec<LeftAlone>,
+}
+
+impl Workspace<'_> {
+    /// Plans a rewind.
+    pub fn prepare_rewind(&self, request: &Request) -> Result<Prepared, EngineError> {
+        let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
+        if by_change {
+            return self.prepare_changes(request);
+        }
+        let Some(target) = &request.target else {
+            return Err(EngineError::Input("name a point to rewind to, or the changes to take back".into()));
+        };
+        let filter = PathFilter::new(&request.paths)?;
+        let lock = self.lock_exclusive()?;
+        let wanted = self.state_of(target)?;
+        let present = match filter.literal_paths() {
+            Some(paths) if !request.git => match self.present_at(&paths, &wanted)? {
+                Some(present) => present,
+                None => self.committed_present()?,
+            },
+            _ => self.committed_present()?,
+        };
+        let source = StoreSource(self.store());
+        let changes = diff::trees(&source, present.state.files, wanted.files)?;
+        let mut changes: Vec<Change> = changes.into_iter().filter(|change| filter.matches(&change.path)).collect();
+        let matched = !changes.is_empty();
+        let mut warnings = Vec::new();
+        let mut git_target = None;
+        if request.git {
+            let git = diff::git(&source, &present.state, &wanted)?;
+            changes.extend(git.into_iter().filter(|change| filter.matches(&change.path)));
+            git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
+        } else {
+            warnings.extend(self.head_moves(&present.state, &wanted)?);
+        }
+        if !filter.is_empty() && !matched && !self.any_matches(&filter, &present.state, &wanted)? {
+            return Err(EngineError::Input(format!(
+                "nothing in the workspace or in {} matches {}",
+                describe(target),
+                request.paths.join(", ")
+            )));
+        }
+        let mut plan = direct(changes);
+        plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        warnings.extend(links_leading_out(&plan));
+        let what = if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
+        let with_git = if request.git { " with git" } else { "" };
+        let summary = format!("rewind{what} to {}{with_git}", describe(target));
+        let onto = filter.is_empty().then_some(target.checkpoint.step.id);
+        let epoch = self.store().epoch()?;
+        Ok(Prepared {
+            plan,
+            warnings,
+            summary,
+            git: request.git,
+            onto,
+            present,
+            git_target,
+            lock: Some(lock),
+            epoch,
+        })
+    }
+
+    fn prepare_changes(&self, request: &Request) -> Result<Prepared, EngineError> {
+        let filter = PathFilter::new(&request.paths)?;
+        let lock = self.lock_exclusive()?;
+        let present = self.committed_present()?;
+        let mut listed = self.numbered_changes_against(&present.state, request.target.as_ref())?;
+        listed.retain(|numbered| filter.matches(&numbered.change.path));
+        let known: Vec<usize> = listed.iter().map(|numbered| numbered.number).collect();
+        if let Some(unknown) = request.changes.iter().find(|number| !known.contains(number)) {
+            let range = match (known.first(), known.last()) {
+                (Some(first), Some(last)) => format!("changes {first} to {last} are listed by \"stepback changes\""),
+                _ => "no changes are recorded".into(),
+            };
+            return Err(EngineError::Input(format!("there is no change {unknown}: {range}")));
+        }
+        let skip = match (request.last, request.all) {
+            (Some(last), false) => listed.len().saturating_sub(last),
+            _ => 0,
+        };
+        let chosen: Vec<_> = listed
+            .into_iter()
+            .skip(skip)
+            .filter(|numbered| request.changes.is_empty() || request.changes.contains(&numbered.number))
+            .collect();
+        let numbers: Vec<String> = chosen.iter().map(|numbered| numbered.number.to_string()).collect();
+        let source = StoreSource(self.store());
+        let batch = self.store().begin()?;
+        let mut reverter = Reverter::new(&source, &*batch, present.state.files);
+        for numbered in chosen.iter().rev() {
+            reverter.take_back(&numbered.change)?;
+        }
+        let oldest = chosen.first().and_then(|numbered| numbered.before);
+        let plan = reverter.finish(&mut Lookup::new(&source, oldest))?;
+        let finished = batch.finish()?;
+        self.store().commit(Some(finished), &[])?;
+        let summary = match numbers.as_slice() {
+            [] => "take back no change".to_string(),
+            [one] => format!("take back change {one}"),
+            [first, .., last] if numbers.len() > 8 => {
+                format!("take back {} changes, {first} to {last}", numbers.len())
+            }
+            _ => format!("take back changes {}", numbers.join(", ")),
+        };
+        let warnings = links_leading_out(&plan);
+        let epoch = self.store().epoch()?;
+        Ok(Prepared {
+            plan,
+            warnings,
+            summary,
+            git: false,
+            onto: None,
+            present,
+            git_target: None,
+            lock: Some(lock),
+            epoch,
+        })
+    }
+
+    /// The present of the whole workspace, with its objects visible so that plans can be made on them.
+    pub(crate) fn committed_present(&self) -> Result<Present, EngineError> {
+        for _ in 0..50 {
+            let mut present = self.present()?;
+            match self.store().commit(present.batch.take(), &[]) {
+                Err(stepback_store::StoreError::Collected) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => {
+                    present.remember();
+                    return Ok(present);
+                }
+            }
+        }
+        Err(stepback_store::StoreError::Locked.into())
+    }
+
+    /// The state at the head with only `paths` looked at anew; `None` when one of them is or was a directory.
+    pub(crate) fn present_at(&self, paths: &[RelPath], wanted: &State) -> Result<Option<Present>, EngineError> {
+        let Ok(head) = self.head() else { return Ok(None) };
+        let state = self.state_of(&head)?;
+        let source = StoreSource(self.store());
+        let mut wanted = Lookup::new(&source, wanted.files);
+        let mut known = Lookup::new(&source, state.files);
+        let batch = self.store().begin()?;
+        let mut looker = Looker::new(&self.root, &source, &*batch)?;
+        let mut edits = Vec::new();
+        for path in paths {
+            let was_dir = |node: Option<Node>| node.is_some_and(|node| node.is_dir());
+            if was_dir(wanted.get(path)?) || was_dir(known.get(path)?) {
+                return Ok(None);
+            }
+            match looker.look(path)? {
+                Single::Dir(_) => return Ok(None),
+                Single::Nothing => edits.push((path.clone(), None)),
+                Single::Node(node) => edits.push((path.clone(), Some(node))),
+            }
+            // Directories on the way that have come or gone since the head need the whole picture.
+            let mut above = path.split_last().map(|(parent, _)| parent);
+            while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+                let is_dir = matches!(looker.look(&dir)?, Single::Dir(_));
+                if is_dir != was_dir(known.get(&dir)?) {
+                    return Ok(None);
+                }
+                above = dir.split_last().map(|(parent, _)| parent);
+            }
+        }
+        let files = treeedit::edit(&source, &*batch, state.files, edits)?;
+        let state = State { files: Some(files), ..state };
+        let hash = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
+        let batch = batch.finish()?;
+        self.store().commit(Some(batch), &[])?;
+        let hashed = paths.len() as u64;
+        Ok(Some(Present { state, hash, seen: 0, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
+    }
+
+    /// Says where HEAD of a repository differs between the present and the target.
+    fn head_moves(&self, present: &State, wanted: &State) -> Result<Vec<String>, EngineError> {
+        if present.git == wanted.git {
+            return Ok(Vec::new());
+        }
+        let source = StoreSource(self.store());
+        let load = |hash| GitState::load(&source, hash);
+        let now = present.git.map(load).transpose()?.unwrap_or_default();
+        let then = wanted.git.map(load).transpose()?.unwrap_or_default();
+        let mut warnings = Vec::new();
+        for old in &then.repositories {
+            let path = stepback_model::path::display_bytes(&old.path).into_owned();
+            match now.get(&old.path) {
+                None => warnings.push(format!("{path} is gone; add --git to bring it back")),
+                Some(new) if new.summary.commit != old.summary.commit || new.summary.branch != old.summary.branch => {
+                    warnings.push(format!(
+                        "HEAD of {path} has moved since: it was {}, now it is {}; add --git to move it back",
+                        head_name(&old.summary),
+                        head_name(&new.summary)
+                    ));
+                }
+                Some(new) if new.summary.in_progress != old.summary.in_progress => {
+                    let what = new.summary.in_progress.clone().or_else(|| old.summary.in_progress.clone());
+                    let what = what.unwrap_or_default();
+                    warnings.push(format!("a {what} was begun or ended in {path} since; add --git to go back to it"));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(warnings)
+    }
+
+    fn any_matches(&self, filter: &PathFilter, now: &State, then: &State) -> Result<bool, EngineError> {
+        let source = StoreSource(self.store());
+        for state in [now, then] {
+            let all = diff::trees(&source, None, state.files)?;
+            if all.iter().any(|change| filter.matches(&change.path)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn head_name(summary: &stepback_model::state::RepositorySummary) -> String {
+    let commit = summary.commit.as_deref().map_or("no commit", |commit| &commit[..commit.len().min(10)]);
+    match &summary.branch {
+        Some(branch) => format!("{commit} on {branch}"),
+        None => format!("{commit} (detached)"),
+    }
+}
+
+/// A plan that makes the present the target, wherever that is possible and safe.
+fn direct(changes: Vec<Change>) -> Plan {
+    let mut plan = Plan::default();
+    // Directories that hold something not stored must not be removed or replaced.
+    let mut protected = std::collections::BTreeSet::new();
+    for change in &changes {
+        if matches!(change.before, Some(Node::Skipped { .. })) {
+            let mut above = change.path.split_last().map(|(parent, _)| parent);
+            while let Some(dir) = above {
+                above = dir.split_last().map(|(parent, _)| parent);
+                protected.insert(dir);
+            }
+        }
+    }
+    for change in changes {
+        let Change { path, before: now, after: then, .. } = change;
+        let leave = |reason: String| LeftAlone { path: path.clone(), reason };
+        match (&now, &then) {
+            // The marker of a git directory: the directory itself is a matter of its own.
+            (Some(Node::Skipped { reason: SkipReason::GitDir }), None)
+            | (None, Some(Node::Skipped { reason: SkipReason::GitDir })) => {}
+            (Some(Node::Skipped { .. }), None | Some(Node::Skipped { .. })) => {}
+            (Some(Node::Skipped { reason }), Some(_)) => {
+                plan.left_alone.push(leave(format!("what is there now is not covered ({})", reason.describe())));
+            }
+            (None, Some(Node::Skipped { reason })) => {
+                plan.left_alone.push(leave(format!("it was not covered then ({})", reason.describe())));
+            }
+            (Some(_), Some(Node::Skipped { reason })) => {
+                plan.left_alone.push(leave(format!("its content was not covered then ({})", reason.describe())));
+            }
+            (Some(Node::Dir { .. }), then) if !then.as_ref().is_some_and(Node::is_dir) && protected.contains(&path) => {
+                plan.left_alone.push(leave("it holds files that are not covered".into()));
+            }
+            // Git objects that came later do no harm and may be needed; a repository that came later is not ours to remove.
+            (Some(Node::File { content: Content::Vaulted, .. }), _) => {}
+            (Some(Node::Dir { .. }), None) if is_in_git(&path) => {}
+            _ => plan.changes.push(PlannedChange { path, now, then, how: How::Restored }),
+        }
+    }
+    plan
+}
+
+fn is_in_git(path: &RelPath) -> bool {
+    path.components().any(|name| name == b".git")
+}
+
+/// Links about to be restored that lead out of the workspace.
+fn links_leading_out(plan: &Plan) -> Vec<String> {
+    let leads_out = |path: &RelPath, target: &[u8]| {
+        let mut depth = path.depth() as i64 - 1;
+        target.starts_with(b"/")
+            || target.split(|byte| *byte == b'/').any(|part| {
+                match part {
+                    b".." => depth -= 1,
+                    b"" | b"." => {}
+                    _ => depth += 1,
+                }
+                depth < 0
+            })
+    };
+    let links = plan.changes.iter().filter_map(|change| match &change.then {
+        Some(Node::Symlink { target }) if leads_out(&change.path, target) => {
+            let target = stepback_model::path::display_bytes(target);
+            Some(format!("the link {} leads out of the workspace, to {target}", change.path))
+        }
+        _ => None,
+    });
+    links.collect()
+}
+
+/// The paths a rewind is limited to.
+pub struct PathFilter {
+    globs: GlobSet,
+    patterns: Vec<String>,
+}
+
+impl PathFilter {
+    /// Compiles glob patterns; none means everything.
+    pub fn new(patterns: &[String]) -> Result<Self, EngineError> {
+        let mut builder = GlobSetBuilder::new();
+        let mut cleaned = Vec::new();
+        for pattern in patterns {
+            let clean = pattern.trim_start_matches("./").trim_end_matches('/');
+            if clean.starts_with('/') || clean.split('/').any(|part| part == "..") {
+                return Err(EngineError::Input(format!(
+                    "the path {pattern} must be relative to the workspace and stay inside it"
+                )));
+            }
+            let glob = GlobBuilder::new(clean)
+                .literal_separator(true)
+                .build()
+                .map_err(|error| EngineError::Input(format!("{pattern} is not a valid pattern: {error}")))?;
+            builder.add(glob);
+            cleaned.push(clean.to_string());
+        }
+        let globs = builder.build().map_err(|error| EngineError::Input(error.to_string()))?;
+        Ok(Self { globs, patterns: cleaned })
+    }
+
+    /// Whether it lets everything through.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// Whether `path` or a directory above it matches.
+    pub fn matches(&self, path: &RelPath) -> bool {
+        if self.is_empty() || self.patterns.iter().any(|pattern| pattern.is_empty() || pattern == ".") {
+            return true;
+        }
+        let mut at = Some(path.clone());
+        while let Some(path) = at.filter(|path| !path.is_root()) {
+            if self.globs.is_match(std::ffi::OsStr::from_bytes(path.as_bytes())) {
+                return true;
+            }
+            at = path.split_last().map(|(parent, _)| parent);
+        }
+        false
+    }
+
+    /// The patterns as plain paths, if that is what they all are.
+    pub fn literal_paths(&self) -> Option<Vec<RelPath>> {
+        if self.is_empty() {
+            return None;
+        }
+        let plain = |pattern: &String| !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+        self.patterns
+            .iter()
+            .map(|pattern| plain(pattern).then(|| RelPath::parse(pattern.clone()).ok()).flatten())
+            .map(|path| path.filter(|path| !path.is_root() && !is_in_git(path)))
+            .collect()
+    }
+}
+

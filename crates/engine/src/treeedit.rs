@@ -1,0 +1,77 @@
+//! Editing trees: the tree that results from setting some paths, sharing everything else.
+
+use std::collections::BTreeMap;
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_model::path::RelPath;
+use stepback_model::tree::{Node, Tree};
+
+/// What becomes of one path.
+pub type Edit = (RelPath, Option<Node>);
+
+/// Edits below one directory, by name.
+#[derive(Default)]
+struct Edits {
+    /// The directory itself is set to this (only its mode matters when there are edits below).
+    set: Option<Option<Node>>,
+    below: BTreeMap<Vec<u8>, Edits>,
+}
+
+/// Applies `edits` to `root` and writes the changed trees. A directory that is set keeps what it holds, if it was a
+/// directory before; the listing inside a set directory node is ignored, its contents are edits of their own.
+pub fn edit(
+    source: &dyn ObjectSource,
+    sink: &dyn ObjectSink,
+    root: Option<Hash>,
+    edits: impl IntoIterator<Item = Edit>,
+) -> Result<Hash, ObjectError> {
+    let mut all = Edits::default();
+    for (path, node) in edits {
+        let mut at = &mut all;
+        for name in path.components() {
+            at = at.below.entry(name.to_vec()).or_default();
+        }
+        at.set = Some(node);
+    }
+    write(source, sink, root, all)
+}
+
+fn write(
+    source: &dyn ObjectSource,
+    sink: &dyn ObjectSink,
+    root: Option<Hash>,
+    edits: Edits,
+) -> Result<Hash, ObjectError> {
+    let mut tree = match root {
+        Some(root) => Tree::load(source, root)?,
+        None => Tree::default(),
+    };
+    for (name, edits) in edits.below {
+        let current = tree.get(&name).cloned();
+        let node = match (&edits.set, &current) {
+            // A file, a link, or nothing at all: whatever was below is gone with its directory.
+            (Some(node), _) if !node.as_ref().is_some_and(Node::is_dir) => node.clone(),
+            (Some(Some(Node::Dir { mode, .. })), _) => {
+                let mode = *mode;
+                let old = listing(&current);
+                Some(Node::Dir { mode, tree: write(source, sink, old, Edits { set: None, ..edits })? })
+            }
+            (_, Some(Node::Dir { mode, tree })) => {
+                let (mode, old) = (*mode, *tree);
+                Some(Node::Dir { mode, tree: write(source, sink, Some(old), edits)? })
+            }
+            // Edits below something that is not a directory: their directory was not restored, so neither were they.
+            _ => current.clone(),
+        };
+        tree.set(&name, node);
+    }
+    sink.write(ObjectKind::Tree, &tree.encode(), root)
+}
+
+fn listing(node: &Option<Node>) -> Option<Hash> {
+    match node {
+        Some(Node::Dir { tree, .. }) => Some(*tree),
+        _ => None,
+    }
+}

@@ -1,0 +1,303 @@
+//! Undo and redo of whatever stepback did.
+
+use stepback_model::ids::OpId;
+use stepback_model::object::ObjectError;
+use stepback_model::plan::{LeftAlone, Plan};
+use stepback_model::record::{Action, Move, OpStatus, Operation};
+use stepback_model::state::GitState;
+use stepback_model::tree::{Content, Node};
+use stepback_store::Mutation;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::diff;
+use crate::error::EngineError;
+use crate::journal::Purpose;
+use crate::revert::{Lookup, Reverter, same};
+use crate::rewind::{Prepared, Report};
+use crate::workspace::{Present, StoreSource, Workspace, describe};
+
+/// What undoing or redoing will do.
+pub enum Reversal {
+    /// Files change: a plan to look at first.
+    Files {
+        /// The plan.
+        prepared: Box<Prepared>,
+        /// The operation it takes back or brings back.
+        operation: Operation,
+    },
+    /// Only the log changes.
+    Log {
+        /// The operation it takes back or brings back.
+        operation: Operation,
+        /// What it does, in words.
+        summary: String,
+    },
+}
+
+/// The direction of a reversal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Take back.
+    Undo,
+    /// Bring back.
+    Redo,
+}
+
+impl Workspace<'_> {
+    /// Operations, newest first.
+    pub fn operations(&self) -> Result<Vec<Operation>, EngineError> {
+        Ok(self.store().operations(self.record.id)?)
+    }
+
+    /// Plans the undo of `op`, or of the newest operation in force.
+    pub fn prepare_undo(&self, op: Option<OpId>) -> Result<Reversal, EngineError> {
+        let operations = self.operations()?;
+        let undoable = |op: &&Operation| {
+            !op.undone
+                && op.status == OpStatus::Done
+                && !matches!(op.action, Action::Undo { .. } | Action::Redo { .. })
+        };
+        let operation = match op {
+            None => operations.iter().find(undoable).ok_or(EngineError::NothingTo("undo"))?.clone(),
+            Some(id) => {
+                let found = operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingTo("undo"))?;
+                if !undoable(&found) {
+                    return Err(EngineError::CannotUndo(format!(
+                        "operation {} ({}) is not in force: it was undone, reverted, or is an undo itself",
+                        found.number, found.summary
+                    )));
+                }
+                found.clone()
+            }
+        };
+        let summary = format!("undo: {}", operation.summary);
+        match operation.action.moved() {
+            Some(moved) => {
+                // If it was redone since, the redo is what stands between now and then.
+                let moved = latest_move(&operations, operation.id).unwrap_or(moved);
+                self.reverse(moved, summary).map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
+            }
+            None => {
+                self.check_log_reversal(&operation)?;
+                Ok(Reversal::Log { operation, summary })
+            }
+        }
+    }
+
+    /// Plans the redo of the operation that was undone last.
+    pub fn prepare_redo(&self) -> Result<Reversal, EngineError> {
+        let operations = self.operations()?;
+        let undone = |id: &OpId| operations.iter().any(|op| op.id == *id && op.undone);
+        let undo = operations
+            .iter()
+            .find(|op| {
+                op.status == OpStatus::Done && matches!(&op.action, Action::Undo { op, .. } if undone(op))
+            })
+            .ok_or(EngineError::NothingTo("redo"))?;
+        let Action::Undo { op: target, moved } = &undo.action else { return Err(EngineError::NothingTo("redo")) };
+        let operation =
+            operations.iter().find(|op| op.id == *target).ok_or(EngineError::NothingTo("redo"))?.clone();
+        let summary = format!("redo: {}", operation.summary);
+        match moved {
+            Some(moved) => self
+                .reverse(*moved, summary)
+                .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation }),
+            None => Ok(Reversal::Log { operation, summary }),
+        }
+    }
+
+    /// Does what was planned. Returns a report when files changed.
+    pub fn reverse_now(&self, reversal: Reversal, direction: Direction) -> Result<Option<Report>, EngineError> {
+        let undone = direction == Direction::Undo;
+        match reversal {
+            Reversal::Files { prepared, operation } => {
+                let also = vec![Mutation::SetOpUndone { op: operation.id, undone }];
+                let purpose = match direction {
+                    Direction::Undo => Purpose::Undo(operation.id),
+                    Direction::Redo => Purpose::Redo(operation.id),
+                };
+                self.apply_as(*prepared, purpose, also).map(Some)
+            }
+            Reversal::Log { operation, summary } => {
+                let id = operation.id;
+                let action = match direction {
+                    Direction::Undo => Action::Undo { op: id, moved: None },
+                    Direction::Redo => Action::Redo { op: id, moved: None },
+                };
+                let record = self.operation(summary, action);
+                let mutations = vec![
+                    log_reversal(&operation, &record, direction),
+                    Mutation::SetOpUndone { op: id, undone },
+                    Mutation::AppendOp(record),
+                ];
+                self.store().commit(None, &mutations)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn check_log_reversal(&self, operation: &Operation) -> Result<(), EngineError> {
+        let steps = match &operation.action {
+            Action::CheckpointDelete { steps } | Action::Prune { steps } => steps,
+            _ => return Ok(()),
+        };
+        for step in steps {
+            if let Some(stored) = self.store().checkpoint(*step)?
+                && stored.purged
+            {
+                return Err(EngineError::CannotUndo(format!(
+                    "{} cannot come back: its files were freed by a later prune",
+                    describe(&stored)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans to take back a move: what it changed and nobody changed since goes back, later edits are merged or kept.
+    fn reverse(&self, moved: Move, summary: String) -> Result<Prepared, EngineError> {
+        let lock = self.lock_exclusive()?;
+        let find = |id| -> Result<StoredCheckpoint, EngineError> {
+            self.store().checkpoint(id)?.ok_or_else(|| EngineError::CannotUndo("its steps are gone".into()))
+        };
+        let (wanted, left) = (self.state_of(&find(moved.before)?)?, self.state_of(&find(moved.after)?)?);
+        let source = StoreSource(self.store());
+        let effect = diff::trees(&source, wanted.files, left.files)?;
+        let present = self.present_for(&effect, &wanted, moved.git)?;
+        let batch = self.store().begin()?;
+        let mut reverter = Reverter::new(&source, &*batch, present.state.files);
+        for change in &effect {
+            reverter.take_back(change)?;
+        }
+        let mut plan = reverter.finish(&mut Lookup::new(&source, wanted.files))?;
+        let finished = batch.finish()?;
+        self.store().commit(Some(finished), &[])?;
+        let mut warnings = Vec::new();
+        let mut git_target = None;
+        if moved.git {
+            git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
+            self.reverse_git(&wanted, &left, &present, &mut plan, &mut warnings)?;
+        }
+        plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        Ok(Prepared {
+            plan,
+            warnings,
+            summary,
+            git: moved.git,
+            onto: Some(moved.before),
+            present,
+            git_target,
+            lock: Some(lock),
+            epoch: self.store().epoch()?,
+        })
+    }
+
+    /// The present, looked at only where needed if that is little.
+    fn present_for(
+        &self,
+        effect: &[stepback_model::change::Change],
+        wanted: &stepback_model::state::State,
+        git: bool,
+    ) -> Result<Present, EngineError> {
+        const FEW: usize = 100;
+        if !git && effect.len() <= FEW {
+            let paths: Vec<_> = effect.iter().map(|change| change.path.clone()).collect();
+            if let Some(present) = self.present_at(&paths, wanted)? {
+                return Ok(present);
+            }
+        }
+        self.committed_present()
+    }
+
+    /// Git directories go back whole or not at all: a moved branch with an old index would be worse than neither.
+    fn reverse_git(
+        &self,
+        wanted: &stepback_model::state::State,
+        left: &stepback_model::state::State,
+        present: &Present,
+        plan: &mut Plan,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), EngineError> {
+        let source = StoreSource(self.store());
+        let load = |hash: Option<_>| hash.map_or(Ok(GitState::default()), |hash| GitState::load(&source, hash));
+        let now = load(present.state.git).map_err(|error: ObjectError| EngineError::from(error))?;
+        let back = diff::git(&source, left, wanted)?;
+        let since = diff::git(&source, left, &present.state)?;
+        let repositories = load(left.git)?.repositories.into_iter().chain(load(wanted.git)?.repositories);
+        let mut paths: Vec<Vec<u8>> = repositories.map(|repository| repository.path).collect();
+        paths.sort();
+        paths.dedup();
+        for path in paths {
+            let Ok(root) = stepback_model::path::RelPath::parse(path.clone()) else { continue };
+            let decides = |path: &stepback_model::path::RelPath| {
+                let rest = path.as_bytes().get(root.as_bytes().len() + 1..).unwrap_or_default();
+                rest == b"HEAD" || rest == b"packed-refs" || rest.starts_with(b"refs/")
+            };
+            let moved_since = since.iter().any(|change| {
+                change.path.starts_with(&root) && decides(&change.path) && !is_dir_change(&change.before, &change.after)
+            });
+            if moved_since && now.get(&path).is_some() {
+                plan.left_alone.push(LeftAlone {
+                    path: root.clone(),
+                    reason: "its branches moved since; it stays as it is".into(),
+                });
+                continue;
+            }
+            let mut tree = Lookup::new(&source, now.get(&path).map(|repository| repository.tree));
+            for change in back.iter().filter(|change| change.path.starts_with(&root)) {
+                let rest = change.path.as_bytes().get(root.as_bytes().len() + 1..);
+                let current = match rest.and_then(|rest| stepback_model::path::RelPath::parse(rest).ok()) {
+                    Some(relative) => tree.get(&relative)?,
+                    None => now.get(&path).map(|repository| Node::Dir { mode: 0o755, tree: repository.tree }),
+                };
+                let vaulted = matches!(&current, Some(Node::File { content: Content::Vaulted, .. }));
+                let removes_dir = change.after.is_none() && current.as_ref().is_some_and(Node::is_dir);
+                if same(&current, &change.after) || vaulted || removes_dir {
+                    continue;
+                }
+                if !same(&current, &change.before) {
+                    warnings.push(format!("{} changed since; the present one is saved first", change.path));
+                }
+                plan.changes.push(stepback_model::plan::PlannedChange {
+                    path: change.path.clone(),
+                    now: current,
+                    then: change.after.clone(),
+                    how: stepback_model::plan::How::Restored,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_dir_change(before: &Option<Node>, after: &Option<Node>) -> bool {
+    before.as_ref().or(after.as_ref()).is_some_and(Node::is_dir)
+}
+
+/// The newest redo of an operation, which is what an undo of it must take back.
+fn latest_move(operations: &[Operation], id: OpId) -> Option<Move> {
+    operations.iter().find_map(|op| match &op.action {
+        Action::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => *moved,
+        _ => None,
+    })
+}
+
+/// The change of the log that takes an operation back or brings it back.
+fn log_reversal(operation: &Operation, record: &Operation, direction: Direction) -> Mutation {
+    let undo = direction == Direction::Undo;
+    match &operation.action {
+        Action::CheckpointCreate { step } => {
+            Mutation::SetHidden { steps: vec![*step], by: undo.then_some(record.id) }
+        }
+        Action::CheckpointAnnotate { step, before, after } => {
+            Mutation::Annotate { step: *step, annotation: if undo { before.clone() } else { after.clone() } }
+        }
+        Action::CheckpointDelete { steps } | Action::Prune { steps } => {
+            Mutation::SetHidden { steps: steps.clone(), by: (!undo).then_some(operation.id) }
+        }
+        // These change files or are reversals themselves; they never come here.
+        Action::Rewind { .. } | Action::Undo { .. } | Action::Redo { .. } => {
+            Mutation::SetOpUndone { op: operation.id, undone: undo }
+        }
+    }
+}

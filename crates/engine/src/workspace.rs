@@ -1,0 +1,286 @@
+//! An open workspace: its record, its session, its locks, and a look at its present.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use stepback_model::env::Env;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{SessionId, StepId, WorkspaceId};
+use stepback_model::plan::LeftAlone;
+use stepback_model::record::{self, Session};
+use stepback_model::state::State;
+use stepback_store::port::StoredCheckpoint;
+use stepback_store::{FinishedBatch, Mutation, Store, StoreError};
+use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::{self, Scan, Snapshot};
+use stepback_worktree::vault::Vault;
+use stepback_worktree::WorktreeError;
+
+use crate::error::EngineError;
+
+/// How long to wait for another process that is changing the same workspace.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A store and the outside world.
+pub struct Engine<'a> {
+    /// Where everything is kept.
+    pub store: &'a dyn Store,
+    /// Time and ids.
+    pub env: &'a dyn Env,
+    /// How much of what git ignores is stored.
+    pub budget: Budget,
+    /// Most threads to use.
+    pub threads: usize,
+    /// Counts work done, for a progress display.
+    pub progress: Option<&'a AtomicU64>,
+}
+
+/// A workspace that is open for work.
+pub struct Workspace<'a> {
+    /// The engine.
+    pub engine: &'a Engine<'a>,
+    /// Its root.
+    pub root: PathBuf,
+    /// Its record.
+    pub record: record::Workspace,
+    /// The session that steps made here belong to.
+    pub session: Session,
+}
+
+/// A lock on a workspace; given back when dropped.
+#[derive(Debug)]
+pub struct WorkspaceLock {
+    _files: Vec<File>,
+}
+
+/// The present state of a workspace, stored but not yet part of the log.
+pub struct Present {
+    /// The state.
+    pub state: State,
+    /// Its hash.
+    pub hash: Hash,
+    /// Files and directories seen; zero if only some paths were looked at.
+    pub seen: u64,
+    /// Files that were read.
+    pub hashed: u64,
+    /// Paths that could not be covered.
+    pub troubles: Vec<LeftAlone>,
+    pub(crate) batch: Option<FinishedBatch>,
+    pub(crate) snapshot: Option<Snapshot>,
+}
+
+impl Engine<'_> {
+    /// Opens the workspace at `root`, which must be a canonical path; registers it if it is new.
+    pub fn workspace(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
+        let workspace = match self.find_workspace(root)? {
+            Some(workspace) => workspace,
+            None => self.register(root)?,
+        };
+        workspace.recover()?;
+        Ok(workspace)
+    }
+
+    /// Opens the workspace at `root` if stepback knows it.
+    pub fn known_workspace(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
+        let workspace = self
+            .find_workspace(root)?
+            .ok_or_else(|| EngineError::NothingRecorded { root: root.to_path_buf() })?;
+        workspace.recover()?;
+        Ok(workspace)
+    }
+
+    fn find_workspace(&self, root: &Path) -> Result<Option<Workspace<'_>>, EngineError> {
+        let Some(record) = self.store.workspace_at(root.as_os_str().as_bytes())? else { return Ok(None) };
+        let sessions = self.store.sessions(record.id)?;
+        let Some(session) = sessions.into_iter().find(|session| session.agent == Session::PERSON) else {
+            return Err(StoreError::Corrupt { what: format!("{} has no session", root.display()) }.into());
+        };
+        Ok(Some(Workspace { engine: self, root: root.to_path_buf(), record, session }))
+    }
+
+    fn register(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
+        let now = self.env.now();
+        let id = WorkspaceId::from_bytes(self.env.fresh_id());
+        let record = record::Workspace { id, root: root.as_os_str().as_bytes().to_vec(), created_at: now };
+        let session = Session {
+            id: SessionId::from_bytes(self.env.fresh_id()),
+            workspace: id,
+            agent: Session::PERSON.to_string(),
+            started_at: now,
+        };
+        let mutations = [Mutation::AddWorkspace(record.clone()), Mutation::AddSession(session.clone())];
+        match self.store.commit(None, &mutations) {
+            Ok(_) => Ok(Workspace { engine: self, root: root.to_path_buf(), record, session }),
+            // Another process may have been faster.
+            Err(error) => self.find_workspace(root)?.ok_or(error.into()),
+        }
+    }
+}
+
+impl<'a> Workspace<'a> {
+    /// The store.
+    pub fn store(&self) -> &'a dyn Store {
+        self.engine.store
+    }
+
+    /// Name of the reference that says where this workspace stands.
+    pub fn head_name(&self) -> String {
+        format!("head/{}/main", self.record.id)
+    }
+
+    /// The step this workspace stands at.
+    pub fn head_id(&self) -> Result<Option<StepId>, EngineError> {
+        Ok(self.store().reference(&self.head_name())?)
+    }
+
+    /// The checkpoint this workspace stands at.
+    pub fn head(&self) -> Result<StoredCheckpoint, EngineError> {
+        let nothing = || EngineError::NothingRecorded { root: self.root.clone() };
+        let id = self.head_id()?.ok_or_else(nothing)?;
+        self.store().checkpoint(id)?.ok_or_else(nothing)
+    }
+
+    /// The state of a checkpoint, unless it was given up.
+    pub fn state_of(&self, stored: &StoredCheckpoint) -> Result<State, EngineError> {
+        if stored.purged {
+            return Err(EngineError::Purged { what: describe(stored) });
+        }
+        Ok(State::load(self.store(), stored.checkpoint.step.state)?)
+    }
+
+    /// The directory for this workspace's caches and locks; `None` for a store without one.
+    pub(crate) fn local_dir(&self) -> Result<Option<PathBuf>, EngineError> {
+        let Some(dir) = self.store().local_dir() else { return Ok(None) };
+        let dir = dir.join("workspaces").join(self.record.id.to_string());
+        if !dir.is_dir() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&dir)
+                .map_err(WorktreeError::aside("create", &dir))?;
+        }
+        Ok(Some(dir))
+    }
+
+    pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
+        match self.store().local_dir() {
+            Some(dir) => Ok(Some(Vault::open(&dir.join("vault"))?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits until nobody changes the workspace; others may look at it at the same time.
+    pub fn lock_shared(&self) -> Result<WorkspaceLock, EngineError> {
+        self.lock(File::try_lock_shared)
+    }
+
+    /// Waits until nobody looks at or changes the workspace, and keeps everybody else out.
+    pub fn lock_exclusive(&self) -> Result<WorkspaceLock, EngineError> {
+        self.lock(File::try_lock)
+    }
+
+    fn lock(&self, try_lock: impl Fn(&File) -> Result<(), TryLockError>) -> Result<WorkspaceLock, EngineError> {
+        let Some(dir) = self.local_dir()? else { return Ok(WorkspaceLock { _files: Vec::new() }) };
+        // Whoever relies on objects seen in the store keeps the collector out.
+        let mut files = Vec::new();
+        if let Some(store_dir) = self.store().local_dir() {
+            files.push(wait_for(&store_dir.join("collect.lock"), File::try_lock_shared, &self.root)?);
+        }
+        files.push(wait_for(&dir.join("lock"), try_lock, &self.root)?);
+        Ok(WorkspaceLock { _files: files })
+    }
+
+    /// Looks at the whole workspace and stores what is new. Needs a lock held by the caller.
+    pub fn present(&self) -> Result<Present, EngineError> {
+        let store = self.store();
+        let cache = self.local_dir()?.map(|dir| dir.join("statcache"));
+        let vault = self.vault()?;
+        let batch = store.begin()?;
+        let scan = Scan {
+            root: &self.root,
+            cache: cache.as_deref(),
+            vault: vault.as_ref(),
+            store_dir: store.local_dir(),
+            budget: self.engine.budget,
+            epoch: store.epoch()?,
+            boot: scan::boot_id(),
+            threads: self.engine.threads,
+            progress: self.engine.progress,
+        };
+        let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
+        let state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };
+        let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
+        let (seen, hashed) = (snapshot.seen, snapshot.hashed);
+        let troubles = std::mem::take(&mut snapshot.troubles);
+        let batch = Some(batch.finish()?);
+        Ok(Present { state, hash, seen, hashed, troubles, batch, snapshot: Some(snapshot) })
+    }
+
+    /// Looks at the whole workspace and makes what was stored visible, without a step. For showing, not for keeping.
+    pub fn look(&self) -> Result<Present, EngineError> {
+        let _lock = self.lock_shared()?;
+        let mut present = self.present()?;
+        self.store().commit(present.batch.take(), &[])?;
+        present.remember();
+        Ok(present)
+    }
+}
+
+impl Present {
+    /// Updates the stat cache. Only after what was stored has been committed.
+    pub(crate) fn remember(&mut self) {
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.remember();
+        }
+    }
+}
+
+/// How a checkpoint is called in messages.
+pub fn describe(stored: &StoredCheckpoint) -> String {
+    let step = &stored.checkpoint.step;
+    match &stored.checkpoint.annotation.label {
+        Some(label) => format!("#{} \"{label}\"", step.number),
+        None => format!("#{}", step.number),
+    }
+}
+
+/// The reading half of a store, as a sized value.
+pub(crate) struct StoreSource<'a>(pub &'a dyn Store);
+
+impl stepback_model::object::ObjectSource for StoreSource<'_> {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, stepback_model::object::ObjectError> {
+        self.0.read(kind, hash)
+    }
+}
+
+pub(crate) fn wait_for(
+    path: &Path,
+    try_lock: impl Fn(&File) -> Result<(), TryLockError>,
+    root: &Path,
+) -> Result<File, EngineError> {
+    let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = open().map_err(WorktreeError::aside("open", path))?;
+    let mut waited = Duration::ZERO;
+    let mut pause = Duration::from_micros(200);
+    loop {
+        match try_lock(&file) {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if waited < PATIENCE => {
+                std::thread::sleep(pause);
+                waited += pause;
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            Err(TryLockError::WouldBlock) => return Err(EngineError::Busy { root: root.to_path_buf() }),
+            Err(TryLockError::Error(error)) => return Err(WorktreeError::aside("lock", path)(error).into()),
+        }
+    }
+}
+
+/// Whether `path` is a directory that exists.
+pub(crate) fn is_dir(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}

@@ -1,0 +1,101 @@
+//! Ids: 128 random bits, shown as hex, shortened to the shortest prefix people need.
+//!
+//! Random rather than time-ordered: ids made in the same minute must not share their first digits, because people type
+//! those. Order comes from step and operation numbers.
+
+use std::fmt;
+
+/// Number of hex digits shown where a person reads an id.
+pub const SHORT_LEN: usize = 8;
+
+macro_rules! id_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            /// Wraps raw bytes (from an id source or from storage).
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+
+            /// Wraps a slice read from storage; `None` unless it has exactly 16 bytes.
+            pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(Self)
+            }
+
+            /// The raw bytes.
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
+
+            /// Parses 32 hex digits.
+            pub fn from_hex(text: &str) -> Option<Self> {
+                crate::hash::decode_hex(text).map(Self)
+            }
+
+            /// The first digits, for people.
+            pub fn short(&self) -> String {
+                let mut text = self.to_string();
+                text.truncate(SHORT_LEN);
+                text
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{self}")
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                Self::from_hex(&text).ok_or_else(|| serde::de::Error::custom("an id has 32 hex digits"))
+            }
+        }
+    };
+}
+
+id_type!(
+    /// Names a workspace: a directory tree that agents work in.
+    WorkspaceId
+);
+id_type!(
+    /// Names a session: one recorded run of one agent (or person) in one workspace.
+    SessionId
+);
+id_type!(
+    /// Names a step; a checkpoint is a step that is kept, so it has the same id.
+    StepId
+);
+id_type!(
+    /// Names an operation: something stepback itself did.
+    OpId
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_round_trips_and_short_is_a_prefix() {
+        let id = StepId::from_bytes([0xab; 16]);
+        assert_eq!(StepId::from_hex(&id.to_string()), Some(id));
+        assert!(id.to_string().starts_with(&id.short()));
+        assert_eq!(StepId::from_hex("ab"), None);
+    }
+}

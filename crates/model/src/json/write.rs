@@ -1,0 +1,187 @@
+//! Storing JSON values.
+
+use serde_json::Value;
+
+use super::node::{Group, Member, Node, Part, Shape};
+use super::{JsonError, MAX_BYTES, MAX_DEPTH};
+use crate::hash::{Hash, ObjectKind};
+use crate::list::ends_in_zero_bits;
+use crate::object::ObjectSink;
+
+/// A container whose encoding is at most this long is kept inside its parent.
+const INLINE_BYTES: usize = 256;
+/// A text longer than this is a blob.
+const TEXT_BYTES: usize = 4096;
+/// A container with more members is split.
+const WHOLE_MEMBERS: usize = 128;
+/// A container whose encoding is longer is split, and a group closes when it has reached this.
+const WHOLE_BYTES: usize = 8192;
+/// Members a group has before a boundary can close it.
+const MIN_GROUP: usize = 4;
+/// Members after which a group closes in any case.
+const MAX_GROUP: usize = 256;
+/// A boundary is a hash with this many zero bits at its end: one in 32.
+const BOUNDARY_BITS: u32 = 5;
+
+/// Stores `value` and returns the hash of its root node. `similar_to` may name the root of an older value that this one
+/// probably resembles; it only helps compression.
+pub fn store(
+    sink: &(impl ObjectSink + ?Sized),
+    value: &Value,
+    similar_to: Option<Hash>,
+) -> Result<Hash, JsonError> {
+    let mut writer = Writer { sink, left: MAX_BYTES };
+    match value {
+        Value::Array(_) | Value::Object(_) => {
+            let (shape, members) = writer.members(value, 1)?;
+            writer.container(shape, members, similar_to)
+        }
+        scalar => {
+            let part = writer.part(scalar, 0)?;
+            writer.node(&Node::Scalar(part), similar_to)
+        }
+    }
+}
+
+struct Writer<'a, K: ?Sized> {
+    sink: &'a K,
+    /// Bytes that may still be written.
+    left: usize,
+}
+
+impl<K: ObjectSink + ?Sized> Writer<'_, K> {
+    fn write(&mut self, kind: ObjectKind, bytes: &[u8], similar: Option<Hash>) -> Result<Hash, JsonError> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(JsonError::TooLarge)?;
+        Ok(self.sink.write(kind, bytes, similar)?)
+    }
+
+    fn node(&mut self, node: &Node, similar_to: Option<Hash>) -> Result<Hash, JsonError> {
+        self.write(ObjectKind::Json, &node.encode(), similar_to)
+    }
+
+    /// Stores what is too large to stand in a parent and returns what does. `depth` counts the containers around it.
+    fn part(&mut self, value: &Value, depth: usize) -> Result<Part, JsonError> {
+        match value {
+            Value::String(text) if text.len() > TEXT_BYTES => {
+                Ok(Part::Text(self.write(ObjectKind::Blob, text.as_bytes(), None)?))
+            }
+            Value::Number(number) => {
+                let exact = number.is_u64() || number.is_i64() || number.as_f64().is_some_and(f64::is_finite);
+                if !exact {
+                    return Err(JsonError::Number(number.clone()));
+                }
+                Ok(Part::Scalar(value.clone()))
+            }
+            Value::Null | Value::Bool(_) | Value::String(_) => Ok(Part::Scalar(value.clone())),
+            Value::Array(_) | Value::Object(_) => {
+                let (shape, members) = self.members(value, depth + 1)?;
+                let inline = Part::Inline(shape, members);
+                if fits_inline(&inline) {
+                    return Ok(inline);
+                }
+                let Part::Inline(shape, members) = inline else { return Ok(inline) };
+                Ok(Part::Node(self.container(shape, members, None)?))
+            }
+        }
+    }
+
+    /// The members of a container, sorted if they have keys. `depth` counts containers, this one included.
+    fn members(&mut self, value: &Value, depth: usize) -> Result<(Shape, Vec<Member>), JsonError> {
+        if depth > MAX_DEPTH {
+            return Err(JsonError::TooDeep);
+        }
+        let mut members = Vec::new();
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    members.push(Member { key: key.clone(), part: self.part(value, depth)? });
+                }
+                members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+                Ok((Shape::Object, members))
+            }
+            _ => {
+                for value in value.as_array().into_iter().flatten() {
+                    members.push(Member { key: String::new(), part: self.part(value, depth)? });
+                }
+                Ok((Shape::Array, members))
+            }
+        }
+    }
+
+    /// Writes a container as one node or as a tree of groups.
+    fn container(
+        &mut self,
+        shape: Shape,
+        members: Vec<Member>,
+        similar_to: Option<Hash>,
+    ) -> Result<Hash, JsonError> {
+        let sizes: Vec<usize> = members.iter().map(|m| m.key.len() + m.part.encode().len()).collect();
+        if members.len() <= WHOLE_MEMBERS && sizes.iter().sum::<usize>() <= WHOLE_BYTES {
+            return self.node(&Node::Leaf(shape, members), similar_to);
+        }
+        let lengths = group_lengths(members.iter().zip(sizes).map(|(member, size)| {
+            let hash = match shape {
+                Shape::Array => Hash::of(ObjectKind::Json, &member.part.encode()),
+                Shape::Object => Hash::of(ObjectKind::Json, member.key.as_bytes()),
+            };
+            (ends_in_zero_bits(hash, BOUNDARY_BITS), size)
+        }));
+        let mut rest = members.into_iter();
+        let leaves = lengths.iter().map(|n| Node::Leaf(shape, rest.by_ref().take(*n).collect())).collect();
+        let mut groups = self.groups(leaves, similar_to)?;
+        let mut level = 0;
+        while groups.len() > 1 {
+            level += 1;
+            let lengths = group_lengths(groups.iter().map(|group| {
+                let hash = match shape {
+                    Shape::Array => group.hash,
+                    // The level keeps one key from deciding about every level.
+                    Shape::Object => Hash::of(ObjectKind::Json, &[&[level], group.key.as_bytes()].concat()),
+                };
+                (ends_in_zero_bits(hash, BOUNDARY_BITS), group.key.len() + 36)
+            }));
+            let mut rest = groups.into_iter();
+            let nodes =
+                lengths.iter().map(|n| Node::Inner(shape, level, rest.by_ref().take(*n).collect())).collect();
+            groups = self.groups(nodes, similar_to)?;
+        }
+        // There were members, so there is a group.
+        groups.pop().map(|group| group.hash).ok_or(JsonError::TooLarge)
+    }
+
+    /// Writes all nodes of one level. Only a root, which is alone, resembles an older root.
+    fn groups(&mut self, nodes: Vec<Node>, similar_to: Option<Hash>) -> Result<Vec<Group>, JsonError> {
+        let similar_to = similar_to.filter(|_| nodes.len() == 1);
+        let mut groups = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let hash = self.node(&node, similar_to)?;
+            groups.push(Group { hash, count: node.count(), key: node.first_key().to_owned() });
+        }
+        Ok(groups)
+    }
+}
+
+fn fits_inline(part: &Part) -> bool {
+    // Every member takes at least a byte: no need to encode thousands of them to find out.
+    !matches!(part, Part::Inline(_, members) if members.len() > INLINE_BYTES)
+        && part.encode().len() <= INLINE_BYTES
+}
+
+/// Where groups end, given for each member whether it is a boundary and how large it is. A group has two members or more
+/// (the last may have one), so there are fewer groups than members.
+fn group_lengths(members: impl Iterator<Item = (bool, usize)>) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let (mut n, mut bytes) = (0, 0);
+    for (boundary, size) in members {
+        n += 1;
+        bytes += size;
+        if n >= MAX_GROUP || (n >= MIN_GROUP && boundary) || (n >= 2 && bytes >= WHOLE_BYTES) {
+            lengths.push(n);
+            (n, bytes) = (0, 0);
+        }
+    }
+    if n > 0 {
+        lengths.push(n);
+    }
+    lengths
+}

@@ -1,0 +1,23 @@
+//! The vocabulary of stepback: ids, hashes, objects, steps, states, points and plans.
+//!
+//! Everything here is plain data with canonical bytes. This crate performs no I/O, reads no clock and draws no
+//! random numbers; whoever needs time or ids receives an [`env::Env`]. Formats defined here are specified in
+//! `docs/spec/`; a change of bytes is a change of that document.
+
+pub mod change;
+pub mod env;
+pub mod hash;
+pub mod ids;
+pub mod json;
+pub mod list;
+pub mod object;
+pub mod path;
+pub mod plan;
+pub mod point;
+pub mod record;
+pub mod state;
+pub mod time;
+pub mod tree;
+pub mod when;
+
+pub use hash::{Hash, ObjectKind};

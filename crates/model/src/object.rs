@@ -1,0 +1,65 @@
+//! How immutable objects are read and written, as far as pure algorithms need to know.
+//!
+//! The store implements these two traits; lists, JSON and chunked files are written against them, so they can be tested
+//! with a map. An object is always read as the kind it was written as: asking for another kind is a missing object,
+//! because the kind is part of the hash.
+
+use crate::hash::{Hash, ObjectKind};
+
+/// Why an object could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// Nothing is stored under this hash.
+    #[error("{kind} {hash} is not in the store")]
+    Missing {
+        /// The kind asked for.
+        kind: ObjectKind,
+        /// The hash asked for.
+        hash: Hash,
+    },
+    /// Stored bytes do not have the hash they are stored under, or do not decode.
+    #[error("{kind} {hash} is corrupt: {reason}")]
+    Corrupt {
+        /// The kind asked for.
+        kind: ObjectKind,
+        /// The hash asked for.
+        hash: Hash,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The storage below failed.
+    #[error(transparent)]
+    Backend(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl ObjectError {
+    /// A decoding failure of an object whose hash was right: written by something that is not us, or by a newer format.
+    pub fn corrupt(kind: ObjectKind, hash: Hash, reason: impl std::fmt::Display) -> Self {
+        Self::Corrupt { kind, hash, reason: reason.to_string() }
+    }
+}
+
+/// Reads immutable objects by hash.
+pub trait ObjectSource {
+    /// The verified bytes of an object.
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError>;
+}
+
+/// Writes immutable objects.
+pub trait ObjectSink {
+    /// Stores `bytes` (once, however often it is written) and returns their hash. `similar_to` may name an older object of
+    /// the same kind that these bytes probably resemble; it only helps compression.
+    fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError>;
+}
+
+impl<T: ObjectSource + ?Sized> ObjectSource for &T {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        (**self).read(kind, hash)
+    }
+}
+
+impl<T: ObjectSink + ?Sized> ObjectSink for &T {
+    fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
+        (**self).write(kind, bytes, similar_to)
+    }
+}

@@ -1,0 +1,101 @@
+//! Plans: exactly what a rewind will do, as a value that can be shown, stored and applied.
+
+use minicbor::{Decode, Encode};
+
+use crate::hash::{Hash, ObjectKind};
+use crate::object::{ObjectError, ObjectSource};
+use crate::path::RelPath;
+use crate::tree::{Content, Node};
+
+/// How the content to be written came about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(index_only)]
+pub enum How {
+    /// A past state, as it was.
+    #[n(0)]
+    Restored,
+    /// A three-way merge of a past state with later edits.
+    #[n(1)]
+    Merged,
+}
+
+/// One path that will change.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct PlannedChange {
+    /// Where.
+    #[n(0)]
+    pub path: RelPath,
+    /// What must be there when the plan is applied; anything else means somebody was faster, and the path is left alone.
+    #[n(1)]
+    pub now: Option<Node>,
+    /// What will be there.
+    #[n(2)]
+    pub then: Option<Node>,
+    /// How `then` came about.
+    #[n(3)]
+    pub how: How,
+}
+
+impl PlannedChange {
+    /// The verb for listings.
+    pub fn verb(&self) -> &'static str {
+        match (&self.now, &self.then, self.how) {
+            (_, _, How::Merged) => "merge",
+            (None, _, _) => "create",
+            (_, None, _) => "delete",
+            (Some(Node::File { content: a, .. }), Some(Node::File { content: b, .. }), _)
+                if a == b && *a != Content::Vaulted =>
+            {
+                "set mode of"
+            }
+            (Some(Node::Dir { .. }), Some(Node::Dir { .. }), _) => "set mode of",
+            _ => "restore",
+        }
+    }
+}
+
+/// A path the plan leaves alone although the target differs, and why.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct LeftAlone {
+    /// Where.
+    #[n(0)]
+    pub path: RelPath,
+    /// Why, as a phrase.
+    #[n(1)]
+    pub reason: String,
+}
+
+/// Exactly what will happen.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(array)]
+pub struct Plan {
+    /// Paths that will change, sorted. A directory stands before what it holds.
+    #[n(0)]
+    pub changes: Vec<PlannedChange>,
+    /// Paths that differ from the target and stay as they are.
+    #[n(1)]
+    pub left_alone: Vec<LeftAlone>,
+}
+
+impl Plan {
+    /// Whether applying it would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Canonical bytes, for the journal.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // Writing into a Vec cannot fail.
+        let _ = minicbor::encode(self, &mut bytes);
+        bytes
+    }
+
+    /// Reads the plan stored under `hash`.
+    pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Self, ObjectError> {
+        let bytes = source.read(ObjectKind::Plan, hash)?;
+        minicbor::decode(&bytes).map_err(|error| ObjectError::corrupt(ObjectKind::Plan, hash, error))
+    }
+}

@@ -1,0 +1,373 @@
+//! From text to a [`PointExpr`].
+
+use std::ops::Range;
+
+use super::{Anchor, MAX_BYTES, Nth, PointError, PointExpr};
+use crate::when::{Moment, edit_distance};
+
+/// The words that can stand before a colon, each with a complete example.
+const KINDS: [(&str, &str); 8] = [
+    ("error", "error:last"),
+    ("tool", "tool:bash:last"),
+    ("tag", "tag:release:last"),
+    ("iteration", "iteration:5"),
+    ("label", "label:before-refactor"),
+    ("id", "id:4f2a"),
+    ("branch", "branch:main"),
+    ("time", "time:yesterday 14:00"),
+];
+
+/// Points to learn from.
+const EXAMPLES: [&str; 5] = ["@", "@-1", "#42", "error:last", "2 hours ago"];
+
+/// Longest id or session id, in characters.
+const MAX_ID: usize = 64;
+
+pub(super) fn parse(text: &str) -> Result<PointExpr, PointError> {
+    if text.len() > MAX_BYTES {
+        let end = text.floor_char_boundary(60);
+        let what = format!("it has {} bytes, more than {MAX_BYTES}", text.len());
+        return Err(PointError::new(format!("{}…", &text[..end]), end..end, what));
+    }
+    if let Some((at, c)) = text.char_indices().find(|(_, c)| c.is_control()) {
+        let what = "it contains a control character";
+        return Err(PointError::new(text, at..at + c.len_utf8(), what));
+    }
+    let start = text.len() - text.trim_start().len();
+    let input = Input { text, at: start, end: start + text.trim().len() };
+    if input.rest().is_empty() {
+        return Err(PointError::new(text, 0..text.len(), "it is empty").suggest(EXAMPLES));
+    }
+    input.point()
+}
+
+/// The part of the text that is still to be read.
+#[derive(Clone, Copy)]
+struct Input<'a> {
+    text: &'a str,
+    at: usize,
+    end: usize,
+}
+
+impl<'a> Input<'a> {
+    fn rest(self) -> &'a str {
+        &self.text[self.at..self.end]
+    }
+
+    /// The input after its first `bytes` bytes.
+    fn skip(self, bytes: usize) -> Self {
+        Self { at: self.at + bytes, ..self }
+    }
+
+    fn error(self, span: Range<usize>, what: impl Into<String>) -> PointError {
+        PointError::new(self.text, span, what)
+    }
+
+    /// An error about everything that is left.
+    fn rest_error(self, what: impl Into<String>) -> PointError {
+        self.error(self.at..self.end, what)
+    }
+
+    /// An error about what follows a complete point.
+    fn trailing(self) -> PointError {
+        let before = self.text[..self.at].trim();
+        self.rest_error(format!("{:?} does not belong after {before:?}", self.rest())).suggest([before])
+    }
+
+    fn point(self) -> Result<PointExpr, PointError> {
+        if self.rest().starts_with('"') {
+            let (name, rest) = self.quoted()?;
+            return if rest.rest().is_empty() { Ok(Anchor::text(name).into()) } else { Err(rest.trailing()) };
+        }
+        if let Some(point) = self.selector(None)? {
+            return Ok(point);
+        }
+        if let Some((session, _)) = self.rest().split_once('#')
+            && is_session(session)
+        {
+            let selected = self.skip(session.len());
+            let number = selected.skip(1);
+            if number.rest().is_empty() {
+                return Err(number
+                    .rest_error("a step number is missing after \"#\"")
+                    .suggest([format!("{session}#1")]));
+            }
+            // `ab12##42` would be the same twice.
+            let point = if number.rest().starts_with('#') { None } else { number.selector(Some(session))? };
+            return match point {
+                Some(point) => Ok(point),
+                None => selected.step(Some(session)),
+            };
+        }
+        self.bare()
+    }
+
+    /// What is not bare text: `@`, `#n` and `kind:…`. In a session, only what is looked for in one.
+    fn selector(self, session: Option<&str>) -> Result<Option<PointExpr>, PointError> {
+        match self.rest().as_bytes().first() {
+            Some(b'@') => {
+                let back = self.skip(1).back("now")?;
+                return Ok(Some(PointExpr {
+                    session: session.map(str::to_owned),
+                    anchor: Anchor::Now,
+                    back,
+                }));
+            }
+            Some(b'#') => return self.step(session).map(Some),
+            _ => {}
+        }
+        let Some((kind, _)) = self.rest().split_once(':') else { return Ok(None) };
+        let Some((kind, example)) = KINDS.iter().find(|(known, _)| *known == kind) else { return Ok(None) };
+        let anchor = self.skip(kind.len() + 1).anchor(kind, example)?;
+        if session.is_some() && !anchor.is_in_session() {
+            let what = format!("\"{kind}:\" does not depend on a session");
+            return Err(self.error(self.at..self.at + kind.len() + 1, what).suggest([self.rest()]));
+        }
+        Ok(Some(PointExpr { session: session.map(str::to_owned), anchor, back: 0 }))
+    }
+
+    /// `#42`, `#42-3`.
+    fn step(self, session: Option<&str>) -> Result<PointExpr, PointError> {
+        let input = self.skip(1);
+        let prefix = session.unwrap_or("");
+        if input.rest().is_empty() {
+            return Err(input.rest_error("a step number is missing after \"#\"").suggest(["#42"]));
+        }
+        let digits = input.digits();
+        if digits == 0 {
+            let word = input.rest().find('-').filter(|at| *at > 0).unwrap_or(input.rest().len());
+            let span = input.at..input.at + word;
+            let what = format!("{:?} is not a step number", &self.text[span.clone()]);
+            return Err(input.error(span, what).suggest([format!("{prefix}#42")]));
+        }
+        let number = input.number(digits, "steps are numbered from 1", &format!("{prefix}#1"))?;
+        let back = input.skip(digits).back(&format!("#{number}"))?;
+        Ok(PointExpr { session: session.map(str::to_owned), anchor: Anchor::Step(number), back })
+    }
+
+    /// Nothing, or `-N`: how many steps before `origin`.
+    fn back(self, origin: &str) -> Result<u64, PointError> {
+        let before = self.text[..self.at].trim();
+        let Some(input) = self.rest().strip_prefix('-').map(|_| self.skip(1)) else {
+            return if self.rest().is_empty() {
+                Ok(0)
+            } else if self.rest().starts_with('+') {
+                let one = format!("{before}-1");
+                Err(self.rest_error(format!("a point goes back from {origin}, never forward")).suggest([one]))
+            } else {
+                Err(self.trailing())
+            };
+        };
+        let digits = input.digits();
+        if digits == 0 {
+            let what = "a number of steps is missing after \"-\"";
+            return Err(input.rest_error(what).suggest([format!("{before}-1")]));
+        }
+        if digits < input.rest().len() {
+            return Err(input.skip(digits).trailing());
+        }
+        let too_large = |_| input.rest_error("this number is too large").suggest([format!("{before}-1")]);
+        input.rest().parse().map_err(too_large)
+    }
+
+    /// Number of digits at the start.
+    fn digits(self) -> usize {
+        self.rest().bytes().take_while(u8::is_ascii_digit).count()
+    }
+
+    /// The first `digits` digits as a number from 1.
+    fn number(self, digits: usize, from_one: &str, example: &str) -> Result<u64, PointError> {
+        let span = self.at..self.at + digits;
+        match self.text[span.clone()].parse() {
+            Ok(0) => Err(self.error(span, from_one).suggest([example])),
+            Ok(number) => Ok(number),
+            Err(_) => Err(self.error(span, "this number is too large").suggest([example])),
+        }
+    }
+
+    /// What follows `kind:`.
+    fn anchor(self, kind: &str, example: &str) -> Result<Anchor, PointError> {
+        match kind {
+            "error" => Ok(Anchor::Error(self.nth(kind, example)?)),
+            "tool" => self.named(kind, example).map(|(name, nth)| Anchor::Tool { name, nth }),
+            "tag" => self.named(kind, example).map(|(tag, nth)| Anchor::Tag { tag, nth }),
+            "iteration" => {
+                let digits = self.digits();
+                if digits == 0 || digits < self.rest().len() {
+                    let what = if self.rest().is_empty() {
+                        "a number is missing after \"iteration:\"".to_owned()
+                    } else {
+                        format!("{:?} is not the number of an iteration", self.rest())
+                    };
+                    return Err(self.rest_error(what).suggest([example]));
+                }
+                Ok(Anchor::Iteration(self.number(digits, "iterations are numbered from 1", "iteration:1")?))
+            }
+            "id" => {
+                let id = self.rest().to_ascii_lowercase();
+                if id.is_empty() {
+                    return Err(self.rest_error("an id is missing after \"id:\"").suggest([example]));
+                }
+                if id.len() > MAX_ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                    let what = "an id is made of the digits 0-9 and a-f";
+                    return Err(self.rest_error(what).suggest([example]));
+                }
+                Ok(Anchor::Id(id))
+            }
+            _ => {
+                let (name, start) = self.whole_name(kind, example)?;
+                Ok(match kind {
+                    "label" => Anchor::Label(name),
+                    "branch" => Anchor::Branch(name),
+                    _ => {
+                        if let Err(error) = Moment::parse(&name) {
+                            // Escapes move what follows them; then the whole text is named.
+                            let literal = self.text[start..].starts_with(&name);
+                            let mut error = error;
+                            if !literal {
+                                error.span = 0..self.end - start;
+                            }
+                            error.suggestions =
+                                error.suggestions.iter().map(|s| format!("time:{s}")).collect();
+                            return Err(PointError::from_time(self.text, start, error));
+                        }
+                        Anchor::Time(name)
+                    }
+                })
+            }
+        }
+    }
+
+    /// A name that everything left belongs to, in quotes or not, and where it starts.
+    fn whole_name(self, kind: &str, example: &str) -> Result<(String, usize), PointError> {
+        let input = self.skip(self.rest().len() - self.rest().trim_start().len());
+        let (name, rest) = if input.rest().starts_with('"') {
+            let (name, rest) = input.quoted()?;
+            (name, rest)
+        } else {
+            (input.rest().to_owned(), input.skip(input.rest().len()))
+        };
+        if name.is_empty() {
+            let what = format!(
+                "a {} is missing after \"{kind}:\"",
+                if kind == "branch" { "branch name" } else { kind }
+            );
+            return Err(self.rest_error(what).suggest([example]));
+        }
+        if !rest.rest().is_empty() {
+            return Err(rest.trailing());
+        }
+        let start = input.at + usize::from(input.rest().starts_with('"'));
+        Ok((name, start))
+    }
+
+    /// `NAME` or `NAME:nth`.
+    fn named(self, kind: &str, example: &str) -> Result<(String, Nth), PointError> {
+        let (name, rest) = if self.rest().starts_with('"') {
+            self.quoted()?
+        } else {
+            let len = self.rest().find(':').unwrap_or(self.rest().len());
+            (self.rest()[..len].trim().to_owned(), self.skip(len))
+        };
+        if name.is_empty() {
+            let what =
+                format!("a {} is missing after \"{kind}:\"", if kind == "tool" { "tool name" } else { kind });
+            return Err(self.error(self.at..rest.at, what).suggest([example]));
+        }
+        if rest.rest().is_empty() {
+            return Ok((name, Nth::Last));
+        }
+        if !rest.rest().starts_with(':') {
+            return Err(rest.trailing());
+        }
+        let before = rest.text[..rest.at].trim();
+        let nth = rest.skip(1).nth(kind, &format!("{before}:last"))?;
+        Ok((name, nth))
+    }
+
+    /// `first`, `last` or a number.
+    fn nth(self, kind: &str, example: &str) -> Result<Nth, PointError> {
+        let digits = self.digits();
+        match self.rest() {
+            "first" => Ok(Nth::First),
+            "last" => Ok(Nth::Last),
+            rest if digits > 0 && digits == rest.len() => {
+                let first = self.text[..self.at].trim();
+                Ok(Nth::Number(self.number(digits, "they are numbered from 1", &format!("{first}first"))?))
+            }
+            "" => Err(self.rest_error("\"first\", \"last\" or a number is missing").suggest([example])),
+            rest => {
+                let mut error =
+                    self.rest_error(format!("{rest:?} is neither \"first\" nor \"last\" nor a number"));
+                error.suggestions.push(example.to_owned());
+                if kind != "error" && rest.contains(':') {
+                    error.what = "a name with a colon is written in quotes".into();
+                    error.suggestions = vec![format!("{kind}:\"a:b\":last")];
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A text in double quotes, and the input after it.
+    fn quoted(self) -> Result<(String, Self), PointError> {
+        let mut name = String::new();
+        let mut chars = self.rest().char_indices().skip(1);
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' if name.is_empty() => {
+                    return Err(self
+                        .error(self.at..self.at + at + 1, "there is nothing between the quotes")
+                        .suggest(EXAMPLES));
+                }
+                '"' => return Ok((name, self.skip(at + 1))),
+                '\\' => match chars.next() {
+                    Some((_, c @ ('"' | '\\'))) => name.push(c),
+                    _ => {
+                        let what = "in quotes, \"\\\" must be followed by a quote or another \"\\\"";
+                        return Err(self.error(self.at + at..self.at + at + 1, what));
+                    }
+                },
+                c => name.push(c),
+            }
+        }
+        Err(self.error(self.at..self.at + 1, "the quote is not closed"))
+    }
+
+    /// Bare text: anything that is not nearly something else.
+    fn bare(self) -> Result<PointExpr, PointError> {
+        let text = self.rest();
+        let anchor = Anchor::text(text);
+        if matches!(anchor, Anchor::Text { is_time: true, .. }) {
+            return Ok(anchor.into());
+        }
+        if let Some(number) = text.strip_prefix('-')
+            && number.parse::<u64>().is_ok()
+        {
+            return Err(self.rest_error("steps back start from somewhere").suggest([format!("@{text}")]));
+        }
+        if let Some((kind, rest)) = text.split_once(':') {
+            let near = KINDS
+                .iter()
+                .map(|(known, _)| (edit_distance(&kind.to_ascii_lowercase(), known), known))
+                .min();
+            if let Some((distance, known)) = near
+                && distance <= if known.len() > 3 { 2 } else { 1 }
+                && distance < kind.len()
+            {
+                let span = self.at..self.at + kind.len();
+                let what = format!("\"{kind}:\" is not a kind of point");
+                let suggestions = [format!("{known}:{rest}"), format!("label:{text}")];
+                return Err(self.error(span, what).suggest(suggestions));
+            }
+        }
+        Ok(anchor.into())
+    }
+}
+
+/// Whether this can be the id of a session or the beginning of one.
+fn is_session(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= MAX_ID
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}

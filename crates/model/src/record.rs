@@ -1,0 +1,258 @@
+//! The records of the log: workspaces, sessions, steps, checkpoints and operations.
+//!
+//! These are facts with numbers and times; everything large hangs off a state hash. Records are serialised as JSON where
+//! a backend keeps them as documents, so field names are part of the format (`docs/spec/store.md`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::hash::Hash;
+use crate::ids::{OpId, SessionId, StepId, WorkspaceId};
+use crate::time::Timestamp;
+
+/// A directory tree that agents work in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Workspace {
+    /// Its id.
+    pub id: WorkspaceId,
+    /// Absolute path of the root, raw bytes.
+    pub root: Vec<u8>,
+    /// When stepback first saw it.
+    pub created_at: Timestamp,
+}
+
+/// One recorded run of one agent, or of the person at the command line, in one workspace.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// Where it runs.
+    pub workspace: WorkspaceId,
+    /// Who runs: an agent's name, or [`Session::PERSON`].
+    pub agent: String,
+    /// When it began.
+    pub started_at: Timestamp,
+}
+
+impl Session {
+    /// The agent name of the session that a person's own commands belong to.
+    pub const PERSON: &'static str = "person";
+}
+
+/// What a step is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepKind {
+    /// A state was kept.
+    Checkpoint,
+    /// The workspace was taken to another state (by a rewind, an undo or a redo).
+    Rewind,
+}
+
+impl StepKind {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Checkpoint => "checkpoint",
+            Self::Rewind => "rewind",
+        }
+    }
+
+    /// Parses the stable name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Checkpoint, Self::Rewind].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// One fact in a session's log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Step {
+    /// Its id.
+    pub id: StepId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// `#1`, `#2`, … within the session. Zero until the store has assigned it.
+    pub number: u64,
+    /// The step whose state this one grew from. After a rewind this is not the step before it.
+    pub parent: Option<StepId>,
+    /// What it is.
+    pub kind: StepKind,
+    /// When.
+    pub at: Timestamp,
+    /// The state after it.
+    pub state: Hash,
+    /// One line for people.
+    pub summary: String,
+}
+
+/// What made a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// A person asked for it.
+    Manual,
+    /// stepback made it by itself, before changing something.
+    Automatic,
+    /// A timer made it.
+    Scheduled,
+}
+
+impl Trigger {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Automatic => "automatic",
+            Self::Scheduled => "scheduled",
+        }
+    }
+
+    /// Parses the stable name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Manual, Self::Automatic, Self::Scheduled].into_iter().find(|trigger| trigger.as_str() == text)
+    }
+}
+
+/// What a person may say about a checkpoint, now or later.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Annotation {
+    /// A short name that points can use.
+    pub label: Option<String>,
+    /// Free text.
+    pub note: Option<String>,
+    /// Tags, in the order given.
+    pub tags: Vec<String>,
+}
+
+/// A step that is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checkpoint {
+    /// The step.
+    pub step: Step,
+    /// Label, note and tags.
+    pub annotation: Annotation,
+    /// What made it.
+    pub trigger: Trigger,
+    /// The operation that deleted or pruned it, if one did; such a checkpoint is hidden, and its bytes may be freed.
+    pub hidden_by: Option<OpId>,
+}
+
+/// The two states a file-changing operation went between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Move {
+    /// The step that holds what was there before.
+    pub before: StepId,
+    /// The step that holds what was there after.
+    pub after: StepId,
+    /// The step that `after` grows from: the target of a rewind, or `before` when only some changes were undone.
+    pub onto: StepId,
+    /// Whether git directories were part of it.
+    pub git: bool,
+}
+
+/// What an operation did, with what is needed to take it back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Action {
+    /// A checkpoint was created.
+    CheckpointCreate {
+        /// It.
+        step: StepId,
+    },
+    /// Label, note or tags changed.
+    CheckpointAnnotate {
+        /// Of this checkpoint.
+        step: StepId,
+        /// From these.
+        before: Annotation,
+        /// To these.
+        after: Annotation,
+    },
+    /// Checkpoints were hidden because a person deleted them.
+    CheckpointDelete {
+        /// These.
+        steps: Vec<StepId>,
+    },
+    /// Checkpoints were hidden by a retention rule.
+    Prune {
+        /// These.
+        steps: Vec<StepId>,
+    },
+    /// The workspace was taken to another state.
+    Rewind {
+        /// Between these states.
+        moved: Move,
+    },
+    /// Another operation was taken back.
+    Undo {
+        /// That one.
+        op: OpId,
+        /// The states it went between, when files changed.
+        moved: Option<Move>,
+    },
+    /// An undo was taken back.
+    Redo {
+        /// The operation that is in force again.
+        op: OpId,
+        /// The states it went between, when files changed.
+        moved: Option<Move>,
+    },
+}
+
+impl Action {
+    /// The stable name of the kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::CheckpointCreate { .. } => "checkpoint-create",
+            Self::CheckpointAnnotate { .. } => "checkpoint-annotate",
+            Self::CheckpointDelete { .. } => "checkpoint-delete",
+            Self::Prune { .. } => "prune",
+            Self::Rewind { .. } => "rewind",
+            Self::Undo { .. } => "undo",
+            Self::Redo { .. } => "redo",
+        }
+    }
+
+    /// The move of a file-changing operation.
+    pub fn moved(&self) -> Option<Move> {
+        match self {
+            Self::Rewind { moved } => Some(*moved),
+            Self::Undo { moved, .. } | Self::Redo { moved, .. } => *moved,
+            _ => None,
+        }
+    }
+}
+
+/// How far an operation got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OpStatus {
+    /// Files are being written; if no process holds the workspace, it crashed and must be recovered.
+    Applying,
+    /// It took effect.
+    Done,
+    /// It failed, and what it had done was reverted.
+    Reverted,
+}
+
+/// Something stepback itself did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its id.
+    pub id: OpId,
+    /// Where.
+    pub workspace: WorkspaceId,
+    /// Counts up within the workspace. Zero until the store has assigned it.
+    pub number: u64,
+    /// When.
+    pub at: Timestamp,
+    /// One line for people.
+    pub summary: String,
+    /// What it did.
+    pub action: Action,
+    /// How far it got.
+    pub status: OpStatus,
+    /// Whether an undo has taken it back.
+    pub undone: bool,
+    /// While applying: the stored plan to finish or revert it by.
+    pub journal: Option<Hash>,
+}

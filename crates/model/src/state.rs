@@ -1,0 +1,134 @@
+//! A state: everything true after a step, as one small object with a hash per slot.
+
+use minicbor::{Decode, Encode};
+
+use crate::hash::{Hash, ObjectKind};
+use crate::object::{ObjectError, ObjectSource};
+
+/// The slots of a state. A slot that is `None` was not captured at that step.
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode, serde::Serialize, serde::Deserialize,
+)]
+#[cbor(map)]
+pub struct State {
+    /// The files of the workspace: a [`crate::tree::Tree`].
+    #[n(0)]
+    pub files: Option<Hash>,
+    /// Every git directory in the workspace: a [`GitState`].
+    #[n(1)]
+    pub git: Option<Hash>,
+    /// The messages so far: a [`crate::list`].
+    #[n(2)]
+    pub conversation: Option<Hash>,
+    /// Hypotheses, beliefs, gaps: a [`crate::json`] value.
+    #[n(3)]
+    pub reasoning: Option<Hash>,
+    /// The agent's key-value memory: a [`crate::json`] value.
+    #[n(4)]
+    pub memory: Option<Hash>,
+    /// The task at hand: a [`crate::json`] value.
+    #[n(5)]
+    pub task: Option<Hash>,
+    /// Names of environment variables and tools, never secret values: a [`crate::json`] value.
+    #[n(6)]
+    pub env: Option<Hash>,
+}
+
+impl State {
+    /// Canonical bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(160);
+        // Writing into a Vec cannot fail.
+        let _ = minicbor::encode(self, &mut bytes);
+        bytes
+    }
+
+    /// Reads the state stored under `hash`.
+    pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Self, ObjectError> {
+        let bytes = source.read(ObjectKind::State, hash)?;
+        minicbor::decode(&bytes).map_err(|error| ObjectError::corrupt(ObjectKind::State, hash, error))
+    }
+}
+
+/// The git directories found in a workspace.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+#[cbor(array)]
+pub struct GitState {
+    /// One per repository, sorted by path.
+    #[n(0)]
+    pub repositories: Vec<Repository>,
+}
+
+/// One git directory and what people want to know about it at a glance.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Repository {
+    /// Path of the git directory itself, relative to the workspace (`.git`, `vendor/lib/.git`).
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub path: Vec<u8>,
+    /// Its files, as a tree; immutable objects are [`crate::tree::Content::Vaulted`].
+    #[n(1)]
+    pub tree: Hash,
+    /// The summary at capture time.
+    #[n(2)]
+    pub summary: RepositorySummary,
+}
+
+/// Where a repository stood.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode, serde::Serialize)]
+#[cbor(array)]
+pub struct RepositorySummary {
+    /// The checked-out branch (`main`), or `None` when HEAD is detached or unreadable.
+    #[n(0)]
+    pub branch: Option<String>,
+    /// The commit HEAD resolves to, in hex; `None` before the first commit.
+    #[n(1)]
+    pub commit: Option<String>,
+    /// A merge, rebase, cherry-pick, revert or bisect in progress.
+    #[n(2)]
+    pub in_progress: Option<String>,
+    /// Number of stash entries.
+    #[n(3)]
+    pub stashes: u32,
+}
+
+impl GitState {
+    /// Canonical bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128);
+        // Writing into a Vec cannot fail.
+        let _ = minicbor::encode(self, &mut bytes);
+        bytes
+    }
+
+    /// Reads the git state stored under `hash`.
+    pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Self, ObjectError> {
+        let bytes = source.read(ObjectKind::Git, hash)?;
+        minicbor::decode(&bytes).map_err(|error| ObjectError::corrupt(ObjectKind::Git, hash, error))
+    }
+
+    /// The repository whose git directory is at `path`.
+    pub fn get(&self, path: &[u8]) -> Option<&Repository> {
+        self.repositories.iter().find(|repository| repository.path == path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_stores_only_the_slots_it_has() {
+        let empty = State::default();
+        let files = State { files: Some(Hash::of(ObjectKind::Tree, b"")), ..State::default() };
+        assert!(empty.encode().len() < 10);
+        assert!(files.encode().len() < 48);
+        assert_eq!(minicbor::decode::<State>(&files.encode()).unwrap(), files);
+    }
+
+    #[test]
+    fn an_unknown_slot_from_a_newer_version_is_ignored_by_the_decoder() {
+        // Slot 99 holding null; the store's format version decides whether such a store may be opened at all.
+        assert_eq!(minicbor::decode::<State>(&[0xa1, 0x18, 99, 0xf6]).unwrap(), State::default());
+    }
+}

@@ -1,0 +1,293 @@
+//! Directory trees: what a directory holds, in canonical bytes.
+//!
+//! A tree lists *everything* that was in the directory, including what was not stored and why ([`Node::Skipped`]). So
+//! absence from a tree means "was not there", and a rewind can tell a file that must go from one it must leave alone.
+
+use minicbor::{Decode, Encode};
+
+use crate::hash::{Hash, ObjectKind};
+use crate::object::{ObjectError, ObjectSource};
+use crate::path::is_valid_name;
+
+/// Permission bits that are recorded: rwx for three, plus setuid, setgid and sticky.
+pub const MODE_MASK: u32 = 0o7777;
+
+/// Where a file's bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Encode, Decode)]
+pub enum Content {
+    /// One blob.
+    #[n(0)]
+    Whole(#[n(0)] Hash),
+    /// A list of chunks ([`crate::list`]) whose bytes follow each other.
+    #[n(1)]
+    Chunked(#[n(0)] Hash),
+    /// An immutable file of a git directory, kept under its own name in the store's vault of that repository.
+    #[n(2)]
+    Vaulted,
+}
+
+impl Content {
+    /// The object this content starts at, if it is in the object store.
+    pub fn object(&self) -> Option<(ObjectKind, Hash)> {
+        match *self {
+            Content::Whole(hash) => Some((ObjectKind::Blob, hash)),
+            Content::Chunked(hash) => Some((ObjectKind::List, hash)),
+            Content::Vaulted => None,
+        }
+    }
+}
+
+/// Why something that exists on disk has no content in the store.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Encode, Decode, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cbor(index_only)]
+pub enum SkipReason {
+    /// A directory of derived files that tools rebuild, such as `node_modules`.
+    #[n(0)]
+    HeavyCache,
+    /// A rule in `.stepbackignore`.
+    #[n(1)]
+    Rule,
+    /// Ignored by git and over the size budget for ignored files.
+    #[n(2)]
+    Budget,
+    /// A named pipe.
+    #[n(3)]
+    Fifo,
+    /// A socket.
+    #[n(4)]
+    Socket,
+    /// A block or character device.
+    #[n(5)]
+    Device,
+    /// Permission to read it was denied.
+    #[n(6)]
+    Unreadable,
+    /// A git directory: kept in the state's git slot instead.
+    #[n(7)]
+    GitDir,
+    /// Another file system mounted inside the workspace, or stepback's own store.
+    #[n(8)]
+    Foreign,
+    /// It kept changing while it was read, or vanished and came back; no consistent content could be taken.
+    #[n(9)]
+    Unstable,
+}
+
+impl SkipReason {
+    /// A short phrase for listings.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::HeavyCache => "cache that tools rebuild",
+            Self::Rule => ".stepbackignore",
+            Self::Budget => "ignored by git and over the size budget",
+            Self::Fifo => "named pipe",
+            Self::Socket => "socket",
+            Self::Device => "device",
+            Self::Unreadable => "permission denied",
+            Self::GitDir => "git directory",
+            Self::Foreign => "another file system, or the store itself",
+            Self::Unstable => "kept changing while it was read",
+        }
+    }
+}
+
+/// One thing in a directory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
+pub enum Node {
+    /// A regular file.
+    #[n(0)]
+    File {
+        /// Permission bits.
+        #[n(0)]
+        mode: u32,
+        /// Length in bytes.
+        #[n(1)]
+        size: u64,
+        /// Where the bytes are.
+        #[n(2)]
+        content: Content,
+    },
+    /// A directory.
+    #[n(1)]
+    Dir {
+        /// Permission bits.
+        #[n(0)]
+        mode: u32,
+        /// Its listing.
+        #[n(1)]
+        tree: Hash,
+    },
+    /// A symbolic link.
+    #[n(2)]
+    Symlink {
+        /// Where it points, exactly as stored in the link.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        target: Vec<u8>,
+    },
+    /// Present on disk, not stored.
+    #[n(3)]
+    Skipped {
+        /// Why.
+        #[n(0)]
+        reason: SkipReason,
+    },
+}
+
+impl Node {
+    /// Whether this is something a rewind may write or remove.
+    pub fn is_stored(&self) -> bool {
+        !matches!(self, Node::Skipped { .. })
+    }
+
+    /// Whether this is a directory with a listing.
+    pub fn is_dir(&self) -> bool {
+        matches!(self, Node::Dir { .. })
+    }
+}
+
+/// A named node.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Entry {
+    /// The file name: one component, raw bytes.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub name: Vec<u8>,
+    /// What it is.
+    #[n(1)]
+    pub node: Node,
+}
+
+/// A directory listing, sorted by name bytes, each name once.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tree {
+    entries: Vec<Entry>,
+}
+
+impl Tree {
+    /// Makes a tree of `entries` in any order. Names must be valid and unique (a directory listing is).
+    pub fn from_entries(mut entries: Vec<Entry>) -> Self {
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        debug_assert!(entries.windows(2).all(|pair| pair[0].name != pair[1].name));
+        debug_assert!(entries.iter().all(|entry| is_valid_name(&entry.name)));
+        Self { entries }
+    }
+
+    /// The entries, sorted by name.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entries, owned.
+    pub fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+
+    /// The node called `name`.
+    pub fn get(&self, name: &[u8]) -> Option<&Node> {
+        let at = self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).ok()?;
+        Some(&self.entries[at].node)
+    }
+
+    /// Sets or (with `None`) removes the node called `name`.
+    pub fn set(&mut self, name: &[u8], node: Option<Node>) {
+        match (self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)), node) {
+            (Ok(at), Some(node)) => self.entries[at].node = node,
+            (Ok(at), None) => {
+                self.entries.remove(at);
+            }
+            (Err(at), Some(node)) => self.entries.insert(at, Entry { name: name.to_vec(), node }),
+            (Err(_), None) => {}
+        }
+    }
+
+    /// Canonical bytes: a CBOR array of entries, in order.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16 + self.entries.len() * 64);
+        // Writing into a Vec cannot fail; the error type is `Infallible`.
+        let _ = minicbor::encode(&self.entries, &mut bytes);
+        bytes
+    }
+
+    /// Decodes and checks canonical bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut decoder = minicbor::Decoder::new(bytes);
+        let entries: Vec<Entry> = decoder.decode().map_err(|error| error.to_string())?;
+        if decoder.position() != bytes.len() {
+            return Err("bytes follow the last entry".into());
+        }
+        if let Some(bad) = entries.iter().find(|entry| !is_valid_name(&entry.name)) {
+            return Err(format!("{:?} is not a file name", crate::path::display_bytes(&bad.name)));
+        }
+        if !entries.windows(2).all(|pair| pair[0].name < pair[1].name) {
+            return Err("entries are not sorted".into());
+        }
+        Ok(Self { entries })
+    }
+
+    /// Reads the tree stored under `hash`.
+    pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Self, ObjectError> {
+        let bytes = source.read(ObjectKind::Tree, hash)?;
+        Self::decode(&bytes).map_err(|reason| ObjectError::corrupt(ObjectKind::Tree, hash, reason))
+    }
+
+    /// The hash of the empty tree.
+    pub fn empty_hash() -> Hash {
+        Hash::of(ObjectKind::Tree, &Tree::default().encode())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Node {
+        Node::File {
+            mode: 0o644,
+            size: text.len() as u64,
+            content: Content::Whole(Hash::of(ObjectKind::Blob, text.as_bytes())),
+        }
+    }
+
+    #[test]
+    fn a_tree_round_trips_with_every_kind_of_node() {
+        let tree = Tree::from_entries(vec![
+            Entry { name: b"z\xff\n".to_vec(), node: file("z") },
+            Entry { name: b"dir".to_vec(), node: Node::Dir { mode: 0o755, tree: Tree::empty_hash() } },
+            Entry { name: b"link".to_vec(), node: Node::Symlink { target: b"../x\xfe".to_vec() } },
+            Entry { name: b"pipe".to_vec(), node: Node::Skipped { reason: SkipReason::Fifo } },
+        ]);
+        assert_eq!(Tree::decode(&tree.encode()), Ok(tree.clone()));
+        assert_eq!(tree.get(b"link"), Some(&Node::Symlink { target: b"../x\xfe".to_vec() }));
+        assert_eq!(tree.get(b"nope"), None);
+    }
+
+    #[test]
+    fn hostile_names_and_disorder_do_not_decode() {
+        let entries = |names: &[&[u8]]| {
+            names.iter().map(|n| Entry { name: n.to_vec(), node: file("") }).collect::<Vec<_>>()
+        };
+        for bad in [&[&b"../up"[..]][..], &[b"a/b"], &[b".."], &[b""], &[b"b", b"a"], &[b"a", b"a"]] {
+            let mut bytes = Vec::new();
+            minicbor::encode(entries(bad), &mut bytes).unwrap();
+            assert!(Tree::decode(&bytes).is_err(), "{bad:?} decoded");
+        }
+        let mut trailing = Tree::default().encode();
+        trailing.push(0);
+        assert!(Tree::decode(&trailing).is_err());
+        assert!(Tree::decode(b"").is_err());
+    }
+
+    #[test]
+    fn set_replaces_inserts_and_removes() {
+        let mut tree = Tree::default();
+        tree.set(b"b", Some(file("1")));
+        tree.set(b"a", Some(file("2")));
+        tree.set(b"b", Some(file("3")));
+        assert_eq!(tree.entries().len(), 2);
+        assert_eq!(tree.get(b"b"), Some(&file("3")));
+        tree.set(b"a", None);
+        tree.set(b"a", None);
+        assert_eq!(tree.entries().len(), 1);
+    }
+}

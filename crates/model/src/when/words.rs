@@ -1,0 +1,146 @@
+//! The vocabulary of moments, and how far a word is from one that is in it.
+
+use std::ops::Range;
+
+use jiff::civil::Weekday;
+
+/// Words that a misspelt one is compared with.
+const WORDS: &[&str] = &[
+    "ago",
+    "now",
+    "today",
+    "yesterday",
+    "noon",
+    "midnight",
+    "last",
+    "second",
+    "seconds",
+    "minute",
+    "minutes",
+    "hour",
+    "hours",
+    "day",
+    "days",
+    "week",
+    "weeks",
+    "month",
+    "months",
+    "year",
+    "years",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
+/// A unit of a distance.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Unit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+/// Reads the name of a unit.
+pub(super) fn unit(word: &str) -> Option<Unit> {
+    Some(match word {
+        "s" | "sec" | "secs" | "second" | "seconds" => Unit::Second,
+        "m" | "min" | "mins" | "minute" | "minutes" => Unit::Minute,
+        "h" | "hr" | "hrs" | "hour" | "hours" => Unit::Hour,
+        "d" | "day" | "days" => Unit::Day,
+        "w" | "wk" | "wks" | "week" | "weeks" => Unit::Week,
+        "mo" | "month" | "months" => Unit::Month,
+        "y" | "yr" | "yrs" | "year" | "years" => Unit::Year,
+        _ => return None,
+    })
+}
+
+/// Reads the name of a day of the week.
+pub(super) fn weekday(word: &str) -> Option<Weekday> {
+    Some(match word {
+        "monday" | "mon" => Weekday::Monday,
+        "tuesday" | "tue" | "tues" => Weekday::Tuesday,
+        "wednesday" | "wed" => Weekday::Wednesday,
+        "thursday" | "thu" | "thur" | "thurs" => Weekday::Thursday,
+        "friday" | "fri" => Weekday::Friday,
+        "saturday" | "sat" => Weekday::Saturday,
+        "sunday" | "sun" => Weekday::Sunday,
+        _ => return None,
+    })
+}
+
+/// Reads a number written as a word.
+pub(super) fn number_word(word: &str) -> Option<i64> {
+    const NUMBERS: [&str; 12] =
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+    if matches!(word, "a" | "an") {
+        return Some(1);
+    }
+    NUMBERS.iter().position(|number| *number == word).map(|at| at as i64 + 1)
+}
+
+/// A word in lower case and where it stands.
+#[derive(Clone)]
+pub(super) struct Word {
+    pub(super) text: String,
+    pub(super) span: Range<usize>,
+}
+
+/// Splits a text at white space and commas.
+pub(super) fn words(text: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut start = None;
+    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        if c.is_whitespace() || c == ',' {
+            if let Some(start) = start.take() {
+                words.push(Word { text: text[start..at].to_ascii_lowercase(), span: start..at });
+            }
+        } else if start.is_none() {
+            start = Some(at);
+        }
+    }
+    words
+}
+
+/// Four digits, two and two: `2026-01-23`.
+pub(super) fn is_date(word: &str) -> bool {
+    word.len() == 10
+        && word
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
+}
+
+/// How many letters must be added, removed, replaced or swapped with their neighbour to make `a` into `b`.
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(40).collect(), b.chars().take(40).collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+/// The known word that `word` is probably a misspelling of.
+pub(super) fn nearest(word: &str) -> Option<&'static str> {
+    let letters = word.chars().count();
+    let most = if letters >= 6 { 2 } else { 1 };
+    let (distance, known) = WORDS.iter().map(|known| (edit_distance(word, known), *known)).min()?;
+    if letters > 2 && (1..=most).contains(&distance) { Some(known) } else { None }
+}

@@ -1,0 +1,198 @@
+//! Turns bytes of a line into characters with colours that are safe to print.
+//!
+//! This is the only way content reaches a terminal: every control character, direction override and invisible character
+//! becomes a visible escape here, and bytes that are not UTF-8 become `\xff`.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use anstyle::{Ansi256Color, AnsiColor, Color, Style as Paint};
+use unicode_width::UnicodeWidthChar;
+
+use super::Style;
+
+/// What a line is in a diff.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Unchanged.
+    Context,
+    /// Only after.
+    Added,
+    /// Only before.
+    Removed,
+}
+
+impl Kind {
+    /// The character in front of the line.
+    pub fn sign(self) -> char {
+        match self {
+            Self::Context => ' ',
+            Self::Added => '+',
+            Self::Removed => '-',
+        }
+    }
+}
+
+/// Runs of syntax colours: each ends at a byte of the line; `None` is the default colour.
+pub(super) type Colors = [(usize, Option<Color>)];
+
+/// What a line looks like besides its text.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Marks<'a> {
+    /// Syntax colours.
+    pub colors: &'a Colors,
+    /// Ranges of changed words, in order.
+    pub words: &'a [Range<usize>],
+}
+
+/// The colours. Each is plain if colours are off.
+pub(super) struct Palette;
+
+impl Palette {
+    /// The lines above the hunks.
+    pub fn header(style: &Style) -> Paint {
+        if style.color { Paint::new().bold() } else { Paint::new() }
+    }
+
+    /// The `@@` lines.
+    pub fn hunk(style: &Style) -> Paint {
+        if style.color { AnsiColor::Cyan.on_default() } else { Paint::new() }
+    }
+
+    /// Line numbers and marks that are not content.
+    pub fn quiet(style: &Style) -> Paint {
+        if style.color { Paint::new().dimmed() } else { Paint::new() }
+    }
+
+    /// The text of a line.
+    ///
+    /// Highlighted syntax needs the foreground for itself, so there the change is told by a background, and since the
+    /// background is ours, the foreground must be ours too: a theme of the terminal could be unreadable on it.
+    pub fn line(kind: Kind, word: bool, style: &Style) -> Paint {
+        if !style.color {
+            return Paint::new();
+        }
+        let back = |plain: u8, word_back: u8| {
+            let back = Ansi256Color(if word { word_back } else { plain });
+            Paint::new().fg_color(Some(Ansi256Color(255).into())).bg_color(Some(back.into()))
+        };
+        let front = |color: AnsiColor| {
+            let paint = color.on_default();
+            if word { paint.invert() } else { paint }
+        };
+        match (kind, style.highlight) {
+            (Kind::Context, _) => Paint::new(),
+            (Kind::Added, true) => back(22, 28),
+            (Kind::Removed, true) => back(52, 88),
+            (Kind::Added, false) => front(AnsiColor::Green),
+            (Kind::Removed, false) => front(AnsiColor::Red),
+        }
+    }
+}
+
+/// One printable unit with its colour.
+pub(super) struct Glyph {
+    pub shown: Shown,
+    pub paint: Paint,
+}
+
+/// What is printed.
+pub(super) enum Shown {
+    /// A character as it is.
+    Char(char),
+    /// An escape for something that must not be printed.
+    Escape(String),
+}
+
+impl Glyph {
+    /// Columns it takes; a tab counts as one.
+    pub fn width(&self) -> usize {
+        match &self.shown {
+            Shown::Char(c) => c.width().unwrap_or(1),
+            Shown::Escape(text) => text.len(),
+        }
+    }
+}
+
+/// Whether a character would act on the terminal or deceive the reader instead of being seen.
+fn is_hidden(c: char) -> bool {
+    (c.is_control() && c != '\t')
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'
+                | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+fn escape(c: char) -> String {
+    match c {
+        '\r' => "\\r".to_owned(),
+        '\n' => "\\n".to_owned(),
+        c if (c as u32) < 0x80 => format!("\\x{:02x}", c as u32),
+        c => c.escape_unicode().to_string(),
+    }
+}
+
+/// Text from elsewhere, such as a description, with the same escapes as content.
+pub(super) fn safe(text: &str) -> String {
+    text.chars().map(|c| if is_hidden(c) || c == '\t' { escape(c) } else { c.to_string() }).collect()
+}
+
+/// A line, without its `\n`, as glyphs.
+///
+/// The `\r` of a Windows line ending is shown on changed lines only: there it may be the change.
+pub(super) fn glyphs(line: &[u8], kind: Kind, marks: Marks<'_>, style: &Style) -> Vec<Glyph> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = if kind == Kind::Context { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
+    let mut glyphs = Vec::with_capacity(line.len());
+    let (mut at, mut color, mut word) = (0, 0, 0);
+    let [plain, emphasised] = [false, true].map(|word| Palette::line(kind, word, style));
+    let mut push = |shown: Shown, len: usize| {
+        while marks.colors.get(color).is_some_and(|(end, _)| *end <= at) {
+            color += 1;
+        }
+        while marks.words.get(word).is_some_and(|range| range.end <= at) {
+            word += 1;
+        }
+        let in_word = marks.words.get(word).is_some_and(|range| range.contains(&at));
+        let mut paint = if in_word { emphasised } else { plain };
+        if let Some((_, Some(color))) = marks.colors.get(color) {
+            paint = paint.fg_color(Some(*color));
+        }
+        if style.color && matches!(shown, Shown::Escape(_)) {
+            paint |= anstyle::Effects::INVERT;
+        }
+        glyphs.push(Glyph { shown, paint });
+        at += len;
+    };
+    for chunk in line.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            push(if is_hidden(c) { Shown::Escape(escape(c)) } else { Shown::Char(c) }, c.len_utf8());
+        }
+        for byte in chunk.invalid() {
+            push(Shown::Escape(format!("\\x{byte:02x}")), 1);
+        }
+    }
+    glyphs
+}
+
+/// Writes glyphs, changing the colour only where it changes.
+pub(super) fn write_glyphs(out: &mut Vec<u8>, glyphs: &[Glyph]) {
+    for run in glyphs.chunk_by(|a, b| a.paint == b.paint) {
+        let paint = run[0].paint;
+        // Writing into memory cannot fail.
+        let _ = write!(out, "{paint}");
+        for glyph in run {
+            match &glyph.shown {
+                Shown::Char(c) => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                Shown::Escape(text) => out.extend_from_slice(text.as_bytes()),
+            }
+        }
+        let _ = write!(out, "{paint:#}");
+    }
+}
+
+/// Writes text in one colour.
+pub(super) fn write_styled(out: &mut dyn Write, text: &str, paint: Paint) -> io::Result<()> {
+    write!(out, "{paint}{text}{paint:#}")
+}

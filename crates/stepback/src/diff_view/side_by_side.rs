@@ -1,0 +1,203 @@
+//! Two columns: before on the left, after on the right.
+//!
+//! Columns are measured in terminal cells, not characters or bytes. A long line wraps inside its column; beyond
+//! [`MAX_ROWS`] rows it is cut with `…`, so that minified files stay readable.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use similar::DiffTag;
+
+use super::compare::{Body, Text, parts};
+use super::header::{self, Names};
+use super::paint::{Glyph, Kind, Palette, Shown, glyphs, write_glyphs, write_styled};
+use super::syntax::Budget;
+use super::unified::{Looks, hunk_header, words_of, write_notes};
+use super::{FileDiff, Style};
+
+/// Rows that one line may take.
+const MAX_ROWS: usize = 12;
+
+/// Columns between tab stops.
+const TAB: usize = 4;
+
+/// The narrowest column for text; on a narrower terminal the terminal wraps.
+const MIN_TEXT: usize = 8;
+
+/// What separates the columns.
+const GAP: &str = " │ ";
+
+/// Writes differences in two columns that together fit `style.width`.
+///
+/// This is for reading only, so control characters are always escaped.
+pub fn side_by_side(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let style = &Style { escape: true, ..*style };
+    let mut budget = Budget::new(style.color && style.highlight);
+    for diff in diffs {
+        let (notes, parts) = parts(diff);
+        write_notes(out, diff, &notes, style)?;
+        let names = Names::of(diff, style);
+        for part in parts {
+            let body = part.body(diff.old_path.is_some());
+            header::write(out, &names, &part, &body, style)?;
+            if let Body::Text(text) = body {
+                columns(&text, diff, style, &mut budget, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn columns(
+    text: &Text<'_>,
+    diff: &FileDiff,
+    style: &Style,
+    budget: &mut Budget,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let hunks = text.hunks(style.context);
+    let looks = Looks::of(text, &hunks, diff, budget);
+    let page = Page::new(text, style);
+    for hunk in &hunks {
+        write_styled(out, &hunk_header(hunk), Palette::hunk(style))?;
+        out.write_all(b"\n")?;
+        for op in hunk {
+            let words = words_of(op, text, style);
+            let (left_kind, right_kind) = match op.tag() {
+                DiffTag::Equal => (Kind::Context, Kind::Context),
+                _ => (Kind::Removed, Kind::Added),
+            };
+            let (old, new) = (op.old_range(), op.new_range());
+            for number in 0..old.len().max(new.len()) {
+                let left = line_at(&old, number).map(|at| {
+                    // Context is coloured from the new side, where its text is the same.
+                    let shown = if left_kind == Kind::Context { new.start + number } else { at };
+                    let marks = looks.marks(left_kind, shown, words_at(&words.0, number));
+                    (at, glyphs(text.old[at], left_kind, marks, style), text.old[at])
+                });
+                let right = line_at(&new, number).map(|at| {
+                    let marks = looks.marks(right_kind, at, words_at(&words.1, number));
+                    (at, glyphs(text.new[at], right_kind, marks, style), text.new[at])
+                });
+                let left = page.cell(left, left_kind, style);
+                let right = page.cell(right, right_kind, style);
+                page.write(&left, &right, style, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn line_at(range: &Range<usize>, number: usize) -> Option<usize> {
+    (number < range.len()).then_some(range.start + number)
+}
+
+fn words_at(words: &[Vec<Range<usize>>], number: usize) -> &[Range<usize>] {
+    words.get(number).map_or(&[], Vec::as_slice)
+}
+
+/// The measures of the two columns.
+struct Page {
+    number: usize,
+    text: usize,
+}
+
+/// A line in its column: rows of bytes, each with the columns of text it fills.
+type Cell = Vec<(Vec<u8>, usize)>;
+
+impl Page {
+    fn new(text: &Text<'_>, style: &Style) -> Self {
+        let number = text.old.len().max(text.new.len()).to_string().len();
+        let column = style.width.saturating_sub(GAP.chars().count()) / 2;
+        // A number, a blank, a sign, the text.
+        Self { number, text: column.saturating_sub(number + 2).max(MIN_TEXT) }
+    }
+
+    /// Lays out one line; an empty cell if there is none.
+    fn cell(&self, line: Option<(usize, Vec<Glyph>, &[u8])>, kind: Kind, style: &Style) -> Cell {
+        let Some((at, mut glyphs, bytes)) = line else {
+            return vec![(vec![b' '; self.number + 2], 0)];
+        };
+        if !bytes.ends_with(b"\n") && kind != Kind::Context {
+            let paint = Palette::quiet(style);
+            glyphs.push(Glyph { shown: Shown::Escape(" (no newline)".to_owned()), paint });
+        }
+        let rows = wrap(glyphs, self.text, style);
+        let mut cell = Vec::with_capacity(rows.len());
+        for (number, (row, used)) in rows.iter().enumerate() {
+            let label = if number == 0 { (at + 1).to_string() } else { String::new() };
+            let mut out = Vec::new();
+            // Writing into memory cannot fail.
+            let _ = write_styled(
+                &mut out,
+                &format!("{label:>width$} ", width = self.number),
+                Palette::quiet(style),
+            );
+            let sign = kind.sign().to_string();
+            let _ = write_styled(&mut out, &sign, Palette::line(kind, false, style));
+            write_glyphs(&mut out, row);
+            cell.push((out, *used));
+        }
+        cell
+    }
+
+    fn write(&self, left: &Cell, right: &Cell, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+        for at in 0..left.len().max(right.len()) {
+            match left.get(at) {
+                Some((bytes, used)) => {
+                    out.write_all(bytes)?;
+                    write!(out, "{:1$}", "", self.text.saturating_sub(*used))?;
+                }
+                None => write!(out, "{:1$}", "", self.number + 2 + self.text)?,
+            }
+            match right.get(at) {
+                Some((bytes, _)) if !bytes.iter().all(|byte| *byte == b' ') => {
+                    write_styled(out, GAP, Palette::quiet(style))?;
+                    out.write_all(bytes)?;
+                }
+                _ => write_styled(out, GAP.trim_end(), Palette::quiet(style))?,
+            }
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// Breaks glyphs into rows of at most `width` columns; at least one row.
+fn wrap(glyphs: Vec<Glyph>, width: usize, style: &Style) -> Vec<(Vec<Glyph>, usize)> {
+    let mut rows = Vec::new();
+    let (mut row, mut used, mut column) = (Vec::new(), 0, 0);
+    for glyph in glyphs.into_iter().flat_map(|glyph| expand(glyph, &mut column)) {
+        let wide = glyph.width();
+        if used + wide > width && used > 0 {
+            if rows.len() + 1 == MAX_ROWS {
+                while used + 1 > width {
+                    used -= row.pop().map_or(used, |last: Glyph| last.width());
+                }
+                row.push(Glyph { shown: Shown::Char('…'), paint: Palette::quiet(style) });
+                rows.push((row, used + 1));
+                return rows;
+            }
+            rows.push((std::mem::take(&mut row), used));
+            used = 0;
+        }
+        used += wide;
+        row.push(glyph);
+    }
+    rows.push((row, used));
+    rows
+}
+
+/// Turns a tab into blanks up to the next tab stop of the line, and an escape into its characters, so that each fits
+/// any row.
+fn expand(glyph: Glyph, column: &mut usize) -> Vec<Glyph> {
+    let paint = glyph.paint;
+    let plain = |c: char| Glyph { shown: Shown::Char(c), paint };
+    let expanded = match &glyph.shown {
+        Shown::Char('\t') => vec![' '; TAB - *column % TAB].into_iter().map(plain).collect(),
+        Shown::Escape(text) => text.chars().map(plain).collect(),
+        Shown::Char(_) => vec![glyph],
+    };
+    *column += expanded.iter().map(Glyph::width).sum::<usize>();
+    expanded
+}

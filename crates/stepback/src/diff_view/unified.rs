@@ -1,0 +1,172 @@
+//! The unified format: what `git diff` prints and `git apply` reads.
+
+use std::io::{self, Write};
+
+use similar::{DiffOp, DiffTag};
+
+use super::compare::{Body, Text, parts};
+use super::header::{self, Names, exact_bytes, quoted};
+use super::inline::{Ranges, changed_words};
+use super::paint::{Kind, Marks, Palette, glyphs, safe, write_glyphs, write_styled};
+use super::syntax::{Budget, Colored};
+use super::{FileDiff, Style};
+
+/// Writes differences in the unified format.
+///
+/// Without `color` and `escape` this is a patch with exact bytes. Directories and special files are mentioned on lines
+/// that start with `#`, which `git apply` skips. Files that cannot be shown as lines make `git apply` refuse the patch,
+/// since it would be incomplete. Many small writes are made; `out` should be buffered.
+pub fn unified(diffs: &[FileDiff], style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let mut budget = Budget::new(style.color && style.highlight);
+    for diff in diffs {
+        let (notes, parts) = parts(diff);
+        write_notes(out, diff, &notes, style)?;
+        let names = Names::of(diff, style);
+        for part in parts {
+            let body = part.body(diff.old_path.is_some());
+            header::write(out, &names, &part, &body, style)?;
+            let Body::Text(text) = body else { continue };
+            if style.for_people() {
+                for_people(&text, diff, style, &mut budget, out)?;
+            } else {
+                patch(&text, style, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes what happened to directories and special files.
+pub(super) fn write_notes(
+    out: &mut dyn Write,
+    diff: &FileDiff,
+    notes: &[String],
+    style: &Style,
+) -> io::Result<()> {
+    let name = if style.for_people() { diff.path.clone() } else { quoted("", &exact_bytes(&diff.path)) };
+    for note in notes {
+        write_styled(out, &format!("# {name}: {}", safe(note)), Palette::header(style))?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// The `@@` line of a hunk.
+pub(super) fn hunk_header(ops: &[DiffOp]) -> String {
+    let (old_start, old_lines, new_start, new_lines) = hunk_place(ops);
+    let range = |start: usize, lines: usize| match lines {
+        1 => format!("{start}"),
+        lines => format!("{start},{lines}"),
+    };
+    format!("@@ -{} +{} @@", range(old_start, old_lines), range(new_start, new_lines))
+}
+
+/// Where a hunk is: start and number of lines, before and after. Lines count from 1; an empty range starts at the line
+/// before it.
+pub(super) fn hunk_place(ops: &[DiffOp]) -> (usize, usize, usize, usize) {
+    let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return (0, 0, 0, 0) };
+    let old = first.old_range().start..last.old_range().end;
+    let new = first.new_range().start..last.new_range().end;
+    let start = |range: &std::ops::Range<usize>| range.start + usize::from(!range.is_empty());
+    (start(&old), old.len(), start(&new), new.len())
+}
+
+/// Hunks with exact bytes.
+fn patch(text: &Text<'_>, style: &Style, out: &mut dyn Write) -> io::Result<()> {
+    let line = |kind: Kind, bytes: &[u8], out: &mut dyn Write| -> io::Result<()> {
+        out.write_all(&[kind.sign() as u8])?;
+        out.write_all(bytes)?;
+        if bytes.ends_with(b"\n") { Ok(()) } else { out.write_all(b"\n\\ No newline at end of file\n") }
+    };
+    for hunk in text.hunks(style.context) {
+        writeln!(out, "{}", hunk_header(&hunk))?;
+        for op in hunk {
+            if op.tag() == DiffTag::Equal {
+                text.old[op.old_range()].iter().try_for_each(|bytes| line(Kind::Context, bytes, out))?;
+                continue;
+            }
+            text.old[op.old_range()].iter().try_for_each(|bytes| line(Kind::Removed, bytes, out))?;
+            text.new[op.new_range()].iter().try_for_each(|bytes| line(Kind::Added, bytes, out))?;
+        }
+    }
+    Ok(())
+}
+
+/// Everything about the looks of the lines of one file.
+pub(super) struct Looks {
+    old: Colored,
+    new: Colored,
+}
+
+impl Looks {
+    /// Highlights both sides, up to the last line that is shown.
+    pub fn of(text: &Text<'_>, hunks: &[Vec<DiffOp>], diff: &FileDiff, budget: &mut Budget) -> Self {
+        let last = hunks.last().and_then(|hunk| hunk.last());
+        let (old_end, new_end) = last.map_or((0, 0), |op| (op.old_range().end, op.new_range().end));
+        Self {
+            old: budget.highlight(diff.old_path.as_deref().unwrap_or(&diff.path), &text.old[..old_end]),
+            new: budget.highlight(&diff.path, &text.new[..new_end]),
+        }
+    }
+
+    /// The marks of a line: number `at` of its side; `words` of its edit.
+    pub fn marks<'a>(&'a self, kind: Kind, at: usize, words: &'a [std::ops::Range<usize>]) -> Marks<'a> {
+        let side = if kind == Kind::Removed { &self.old } else { &self.new };
+        Marks { colors: side.line(at, kind), words }
+    }
+}
+
+/// The changed words of an edit; none where lines were only added or only removed, or without colours to show them.
+pub(super) fn words_of(op: &DiffOp, text: &Text<'_>, style: &Style) -> (Ranges, Ranges) {
+    if style.color && op.tag() == DiffTag::Replace {
+        return changed_words(&text.old[op.old_range()], &text.new[op.new_range()]);
+    }
+    (vec![], vec![])
+}
+
+/// Hunks for a terminal.
+fn for_people(
+    text: &Text<'_>,
+    diff: &FileDiff,
+    style: &Style,
+    budget: &mut Budget,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let hunks = text.hunks(style.context);
+    let looks = Looks::of(text, &hunks, diff, budget);
+    let mut row = Vec::new();
+    let mut line = |kind: Kind, bytes: &[u8], marks: Marks<'_>, out: &mut dyn Write| -> io::Result<()> {
+        row.clear();
+        write_styled(&mut row, kind.sign().encode_utf8(&mut [0; 4]), Palette::line(kind, false, style))?;
+        write_glyphs(&mut row, &glyphs(bytes, kind, marks, style));
+        row.push(b'\n');
+        if !bytes.ends_with(b"\n") {
+            write_styled(&mut row, "\\ No newline at end of file", Palette::quiet(style))?;
+            row.push(b'\n');
+        }
+        out.write_all(&row)
+    };
+    for hunk in &hunks {
+        write_styled(out, &hunk_header(hunk), Palette::hunk(style))?;
+        out.write_all(b"\n")?;
+        for op in hunk {
+            let (old, new) = (op.old_range(), op.new_range());
+            if op.tag() == DiffTag::Equal {
+                for at in new {
+                    line(Kind::Context, text.new[at], looks.marks(Kind::Context, at, &[]), out)?;
+                }
+                continue;
+            }
+            let words = words_of(op, text, style);
+            for (number, at) in old.enumerate() {
+                let words = words.0.get(number).map_or(&[][..], Vec::as_slice);
+                line(Kind::Removed, text.old[at], looks.marks(Kind::Removed, at, words), out)?;
+            }
+            for (number, at) in new.enumerate() {
+                let words = words.1.get(number).map_or(&[][..], Vec::as_slice);
+                line(Kind::Added, text.new[at], looks.marks(Kind::Added, at, words), out)?;
+            }
+        }
+    }
+    Ok(())
+}

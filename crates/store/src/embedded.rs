@@ -1,0 +1,138 @@
+//! The embedded store: a directory with one SQLite database for the log and pack files for the objects.
+//!
+//! Many processes share it. Writers append to different packs (each pack is locked by one), make them durable, and then
+//! commit in one short `BEGIN IMMEDIATE` transaction that names the new objects. So a reader never sees an object that
+//! could vanish in a crash, and two writers never wait for each other's bytes, only for each other's commits.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use stepback_faults as faults;
+
+use crate::error::StoreError;
+use crate::pack;
+
+mod log;
+mod objects;
+mod schema;
+mod store;
+mod sweep;
+
+/// The store format this program reads and writes. Raise it when bytes on disk gain a new meaning.
+pub const FORMAT: u32 = 1;
+
+/// SQLite before this version can corrupt a WAL that several processes write.
+const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// A store in a directory.
+pub struct EmbeddedStore {
+    dir: PathBuf,
+    packs: PathBuf,
+    connection: Mutex<Connection>,
+    open_packs: Mutex<HashMap<u64, Arc<File>>>,
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedStore {
+    /// Opens the store in `dir`, making it if there is none.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        if !dir.join(schema::DATABASE).exists() {
+            make_private_dir(dir)?;
+            make_private_dir(&dir.join(schema::PACKS))?;
+            pack::sync_dir(dir)?;
+            if let Some(parent) = dir.parent() {
+                // As well as we can: it need not be readable for us.
+                let _ = pack::sync_dir(parent);
+            }
+        }
+        Self::open_at(dir)
+    }
+
+    /// Opens the store in `dir`; [`StoreError::Absent`] if there is none.
+    pub fn open_existing(dir: &Path) -> Result<Self, StoreError> {
+        if !dir.join(schema::DATABASE).try_exists().map_err(StoreError::io("look into", dir))? {
+            return Err(StoreError::Absent { path: dir.to_path_buf() });
+        }
+        Self::open_at(dir)
+    }
+
+    fn open_at(dir: &Path) -> Result<Self, StoreError> {
+        if rusqlite::version_number() < OLDEST_SQLITE {
+            return Err(StoreError::NotAStore {
+                path: dir.to_path_buf(),
+                reason: format!(
+                    "SQLite {} is linked, which is unsafe for several writers",
+                    rusqlite::version()
+                ),
+            });
+        }
+        let path = dir.join(schema::DATABASE);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        faults::point().map_err(StoreError::io("open", &path))?;
+        let connection =
+            Connection::open_with_flags(&path, flags).map_err(|error| open_error(&path, error))?;
+        // SQLite makes it readable for everybody; -wal and -shm, made later, take over the permissions set here. By name:
+        // opening and closing the file ourselves would drop the locks of other connections in this process.
+        make_private(&path, 0o600)?;
+        connection.busy_timeout(std::time::Duration::from_secs(15))?;
+        // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        schema::prepare(&connection, dir)?;
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            packs: dir.join(schema::PACKS),
+            connection: Mutex::new(connection),
+            open_packs: Mutex::new(HashMap::new()),
+        })
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        // A panic while holding the connection leaves at most an open transaction, which the next BEGIN reports.
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the store's directory back the permissions it must have: nobody but the owner.
+    pub fn tighten_permissions(&self) -> Result<(), StoreError> {
+        make_private(&self.dir, 0o700)
+    }
+}
+
+/// Sets `mode` on `path` if anybody but the owner may do anything with it.
+fn make_private(path: &Path, mode: u32) -> Result<(), StoreError> {
+    let found = fs::metadata(path).map_err(StoreError::io("read", path))?.permissions().mode();
+    if found & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(StoreError::io("set the permissions of", path))
+}
+
+fn make_private_dir(dir: &Path) -> Result<(), StoreError> {
+    faults::point()
+        .and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(dir))
+        .map_err(StoreError::io("create", dir))
+}
+
+fn open_error(path: &Path, error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::PermissionDenied) => {
+            // SQLite says only "unable to open database file"; the system knows why.
+            let reason = File::options().read(true).write(true).open(path).err();
+            let error = reason.unwrap_or_else(|| std::io::Error::other(error.to_string()));
+            StoreError::Io { what: "open", path: path.to_path_buf(), error }
+        }
+        _ => error.into(),
+    }
+}

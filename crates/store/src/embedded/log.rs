@@ -1,0 +1,329 @@
+//! The log's rows: mutations inside a transaction, and the questions the engine asks.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use stepback_model::hash::Hash;
+use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::record::{
+    Action, Annotation, Checkpoint, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
+};
+use stepback_model::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::port::{Mutation, Receipt, StoredCheckpoint};
+
+const CHECKPOINT: &str =
+    "SELECT s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
+     s.tags, s.trigger_kind, s.hidden_by, s.purged FROM steps s";
+
+const OPERATION: &str =
+    "SELECT id, workspace, number, at, summary, action, status, undone, journal FROM operations";
+
+/// Applies mutations in order. The caller's transaction makes them atomic.
+pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
+    let mut receipt = Receipt::default();
+    for mutation in mutations {
+        apply_one(db, mutation, &mut receipt)?;
+    }
+    Ok(receipt)
+}
+
+fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Result<(), StoreError> {
+    match mutation {
+        Mutation::AddWorkspace(workspace) => {
+            db.prepare_cached("INSERT INTO workspaces (id, root, created_at) VALUES (?1, ?2, ?3)")?
+                .execute(params![
+                    blob(workspace.id.as_bytes()),
+                    workspace.root,
+                    workspace.created_at.as_micros()
+                ])
+                .map_err(exists("this workspace"))?;
+        }
+        Mutation::AddSession(session) => {
+            db.prepare_cached(
+                "INSERT INTO sessions (id, workspace, agent, started_at) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![
+                blob(session.id.as_bytes()),
+                blob(session.workspace.as_bytes()),
+                session.agent,
+                session.started_at.as_micros()
+            ])
+            .map_err(exists("this session"))?;
+        }
+        Mutation::AppendStep { step, annotation, trigger } => {
+            let number: i64 = db
+                .prepare_cached(
+                    "INSERT INTO steps (id, session, number, parent, kind, at, state, summary, label, note, tags, trigger_kind)
+                     VALUES (?1, ?2, 1 + coalesce((SELECT max(number) FROM steps WHERE session = ?2), 0),
+                             ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) RETURNING number",
+                )?
+                .query_row(
+                    params![
+                        blob(step.id.as_bytes()),
+                        blob(step.session.as_bytes()),
+                        step.parent.as_ref().map(|id| blob(id.as_bytes())),
+                        step.kind.as_str(),
+                        step.at.as_micros(),
+                        step.state.as_bytes().as_slice(),
+                        step.summary,
+                        annotation.label,
+                        annotation.note,
+                        json(&annotation.tags),
+                        trigger.as_str(),
+                    ],
+                    |row| row.get(0),
+                )
+                .map_err(exists("this step"))?;
+            receipt.steps.push(number as u64);
+        }
+        Mutation::Annotate { step, annotation } => {
+            db.prepare_cached("UPDATE steps SET label = ?2, note = ?3, tags = ?4 WHERE id = ?1")?.execute(
+                params![blob(step.as_bytes()), annotation.label, annotation.note, json(&annotation.tags)],
+            )?;
+        }
+        Mutation::SetHidden { steps, by } => {
+            let mut statement = db.prepare_cached("UPDATE steps SET hidden_by = ?2 WHERE id = ?1")?;
+            for step in steps {
+                statement
+                    .execute(params![blob(step.as_bytes()), by.as_ref().map(|op| blob(op.as_bytes()))])?;
+            }
+        }
+        Mutation::Purge { steps } => {
+            let mut statement =
+                db.prepare_cached("UPDATE steps SET purged = 1 WHERE id = ?1 AND hidden_by IS NOT NULL")?;
+            for step in steps {
+                statement.execute([blob(step.as_bytes())])?;
+            }
+        }
+        Mutation::SetRef { name, expected, value } => {
+            if reference(db, name)? != *expected {
+                return Err(StoreError::Moved { name: name.clone() });
+            }
+            db.prepare_cached(
+                "INSERT INTO refs (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            )?
+            .execute(params![name, blob(value.as_bytes())])?;
+        }
+        Mutation::AppendOp(op) => {
+            let number: i64 = db
+                .prepare_cached(
+                    "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
+                     VALUES (?1, ?2, 1 + coalesce((SELECT max(number) FROM operations WHERE workspace = ?2), 0),
+                             ?3, ?4, ?5, ?6, ?7, ?8) RETURNING number",
+                )?
+                .query_row(
+                    params![
+                        blob(op.id.as_bytes()),
+                        blob(op.workspace.as_bytes()),
+                        status_name(op.status),
+                        op.undone,
+                        op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
+                        op.at.as_micros(),
+                        op.summary,
+                        json(&op.action),
+                    ],
+                    |row| row.get(0),
+                )
+                .map_err(exists("this operation"))?;
+            receipt.ops.push(number as u64);
+        }
+        Mutation::SetOpStatus { op, status } => {
+            db.prepare_cached(
+                "UPDATE operations SET status = ?2, journal = CASE ?2 WHEN 'applying' THEN journal END WHERE id = ?1",
+            )?
+            .execute(params![blob(op.as_bytes()), status_name(*status)])?;
+        }
+        Mutation::SetOpUndone { op, undone } => {
+            db.prepare_cached("UPDATE operations SET undone = ?2 WHERE id = ?1")?
+                .execute(params![blob(op.as_bytes()), undone])?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT id, root, created_at FROM workspaces WHERE root = ?1")?;
+    Ok(statement.query_row([root], read_workspace).optional()?)
+}
+
+pub(super) fn workspaces(db: &Connection) -> Result<Vec<Workspace>, StoreError> {
+    collect(db, "SELECT id, root, created_at FROM workspaces ORDER BY created_at, id", [], read_workspace)
+}
+
+pub(super) fn sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+    collect(
+        db,
+        "SELECT id, workspace, agent, started_at FROM sessions WHERE workspace = ?1 ORDER BY started_at, id",
+        [blob(workspace.as_bytes())],
+        |row| {
+            Ok(Session {
+                id: id(row, 0, SessionId::from_slice)?,
+                workspace: id(row, 1, WorkspaceId::from_slice)?,
+                agent: row.get(2)?,
+                started_at: Timestamp::from_micros(row.get(3)?),
+            })
+        },
+    )
+}
+
+pub(super) fn reference(db: &Connection, name: &str) -> Result<Option<StepId>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT value FROM refs WHERE name = ?1")?;
+    Ok(statement.query_row([name], |row| id(row, 0, StepId::from_slice)).optional()?)
+}
+
+pub(super) fn references(db: &Connection, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
+    collect(
+        db,
+        "SELECT name, value FROM refs WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name",
+        [prefix],
+        |row| Ok((row.get(0)?, id(row, 1, StepId::from_slice)?)),
+    )
+}
+
+pub(super) fn checkpoint(db: &Connection, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+    let mut statement = db.prepare_cached(&format!("{CHECKPOINT} WHERE s.id = ?1"))?;
+    Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
+}
+
+pub(super) fn checkpoint_numbered(
+    db: &Connection,
+    session: SessionId,
+    number: u64,
+) -> Result<Option<StoredCheckpoint>, StoreError> {
+    let Ok(number) = i64::try_from(number) else { return Ok(None) };
+    let mut statement = db.prepare_cached(&format!("{CHECKPOINT} WHERE s.session = ?1 AND s.number = ?2"))?;
+    Ok(statement.query_row(params![blob(session.as_bytes()), number], read_checkpoint).optional()?)
+}
+
+pub(super) fn checkpoints(
+    db: &Connection,
+    workspace: WorkspaceId,
+) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    let sql = format!(
+        "{CHECKPOINT} JOIN sessions ON sessions.id = s.session WHERE sessions.workspace = ?1 ORDER BY s.position DESC"
+    );
+    collect(db, &sql, [blob(workspace.as_bytes())], read_checkpoint)
+}
+
+pub(super) fn operation(db: &Connection, op: OpId) -> Result<Option<Operation>, StoreError> {
+    let mut statement = db.prepare_cached(&format!("{OPERATION} WHERE id = ?1"))?;
+    Ok(statement.query_row([blob(op.as_bytes())], read_operation).optional()?)
+}
+
+pub(super) fn operations(
+    db: &Connection,
+    workspace: WorkspaceId,
+    only_unfinished: bool,
+) -> Result<Vec<Operation>, StoreError> {
+    let filter = if only_unfinished { "AND status = 'applying'" } else { "" };
+    let sql = format!("{OPERATION} WHERE workspace = ?1 {filter} ORDER BY number DESC");
+    collect(db, &sql, [blob(workspace.as_bytes())], read_operation)
+}
+
+fn collect<T>(
+    db: &Connection,
+    sql: &str,
+    parameters: impl rusqlite::Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map(parameters, read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn read_workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
+    Ok(Workspace {
+        id: id(row, 0, WorkspaceId::from_slice)?,
+        root: row.get(1)?,
+        created_at: Timestamp::from_micros(row.get(2)?),
+    })
+}
+
+fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoint> {
+    let step = Step {
+        id: id(row, 0, StepId::from_slice)?,
+        session: id(row, 1, SessionId::from_slice)?,
+        number: row.get::<_, i64>(2)? as u64,
+        parent: row.get_ref(3)?.as_blob_or_null()?.and_then(StepId::from_slice),
+        kind: named(row, 4, StepKind::parse)?,
+        at: Timestamp::from_micros(row.get(5)?),
+        state: id(row, 6, Hash::from_slice)?,
+        summary: row.get(7)?,
+    };
+    let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: document(row, 10)? };
+    let checkpoint = Checkpoint {
+        step,
+        annotation,
+        trigger: named(row, 11, Trigger::parse)?,
+        hidden_by: row.get_ref(12)?.as_blob_or_null()?.and_then(OpId::from_slice),
+    };
+    Ok(StoredCheckpoint { checkpoint, purged: row.get(13)? })
+}
+
+fn read_operation(row: &Row<'_>) -> rusqlite::Result<Operation> {
+    Ok(Operation {
+        id: id(row, 0, OpId::from_slice)?,
+        workspace: id(row, 1, WorkspaceId::from_slice)?,
+        number: row.get::<_, i64>(2)? as u64,
+        at: Timestamp::from_micros(row.get(3)?),
+        summary: row.get(4)?,
+        action: document::<Action>(row, 5)?,
+        status: named(row, 6, parse_status)?,
+        undone: row.get(7)?,
+        journal: row.get_ref(8)?.as_blob_or_null()?.and_then(Hash::from_slice),
+    })
+}
+
+/// Names what a violated uniqueness constraint protects.
+fn exists(what: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
+    move |error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Exists { what },
+        _ => error.into(),
+    }
+}
+
+fn status_name(status: OpStatus) -> &'static str {
+    match status {
+        OpStatus::Applying => "applying",
+        OpStatus::Done => "done",
+        OpStatus::Reverted => "reverted",
+    }
+}
+
+fn parse_status(text: &str) -> Option<OpStatus> {
+    [OpStatus::Applying, OpStatus::Done, OpStatus::Reverted]
+        .into_iter()
+        .find(|status| status_name(*status) == text)
+}
+
+fn blob(bytes: &[u8; 16]) -> &[u8] {
+    bytes.as_slice()
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    // The records are plain data with string keys, which always serialise.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn id<T>(row: &Row<'_>, column: usize, parse: impl Fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
+    parse(row.get_ref(column)?.as_blob()?)
+        .ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, "wrong length".into()))
+}
+
+fn named<T>(row: &Row<'_>, column: usize, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    parse(&text).ok_or_else(|| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            Type::Text,
+            format!("unknown value {text:?}").into(),
+        )
+    })
+}
+
+fn document<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    serde_json::from_str(&text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+}

@@ -1,0 +1,165 @@
+//! The database's tables, and the gate that keeps a program out of a store it does not understand.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::FORMAT;
+use crate::error::StoreError;
+use crate::pack;
+
+/// File name of the database inside the store's directory.
+pub const DATABASE: &str = "log.sqlite";
+
+/// Name of the directory of packs inside the store's directory.
+pub const PACKS: &str = "packs";
+
+/// "SBLG": marks the file as ours.
+const APPLICATION_ID: u32 = 0x5342_4c47;
+
+const TABLES: &str = "
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 0),
+    epoch INTEGER NOT NULL,
+    commits INTEGER NOT NULL,
+    next_pack INTEGER NOT NULL
+);
+INSERT INTO meta VALUES (0, 0, 0, 1);
+CREATE TABLE packs (id INTEGER PRIMARY KEY, committed INTEGER NOT NULL);
+CREATE TABLE objects (
+    hash BLOB PRIMARY KEY,
+    kind INTEGER NOT NULL,
+    pack INTEGER NOT NULL,
+    offset INTEGER NOT NULL,
+    record_len INTEGER NOT NULL,
+    raw_len INTEGER NOT NULL,
+    depth INTEGER NOT NULL,
+    base BLOB
+) WITHOUT ROWID;
+CREATE TABLE workspaces (
+    id BLOB PRIMARY KEY,
+    root BLOB NOT NULL UNIQUE,
+    created_at INTEGER NOT NULL
+);
+CREATE TABLE sessions (
+    id BLOB PRIMARY KEY,
+    workspace BLOB NOT NULL,
+    agent TEXT NOT NULL,
+    started_at INTEGER NOT NULL
+);
+CREATE INDEX sessions_of_workspace ON sessions (workspace);
+CREATE TABLE steps (
+    position INTEGER PRIMARY KEY,
+    id BLOB NOT NULL UNIQUE,
+    session BLOB NOT NULL,
+    number INTEGER NOT NULL,
+    parent BLOB,
+    kind TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    state BLOB NOT NULL,
+    summary TEXT NOT NULL,
+    label TEXT,
+    note TEXT,
+    tags TEXT NOT NULL,
+    trigger_kind TEXT NOT NULL,
+    hidden_by BLOB,
+    purged INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (session, number)
+);
+CREATE TABLE refs (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE operations (
+    position INTEGER PRIMARY KEY,
+    id BLOB NOT NULL UNIQUE,
+    workspace BLOB NOT NULL,
+    number INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    undone INTEGER NOT NULL,
+    journal BLOB,
+    at INTEGER NOT NULL,
+    summary TEXT NOT NULL,
+    action TEXT NOT NULL,
+    UNIQUE (workspace, number)
+);
+CREATE INDEX operations_unfinished ON operations (workspace) WHERE status = 'applying';
+";
+
+/// Checks that the database is ours and not newer than we are; makes the tables in a new one.
+pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
+    connection.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576;
+         PRAGMA trusted_schema = OFF;",
+    )?;
+    {
+        // In one transaction, or the answers could be from before and after another process makes the tables.
+        let _snapshot = connection.unchecked_transaction()?;
+        if identify(connection, dir)? {
+            return Ok(());
+        }
+    }
+    // One at a time: SQLite gives up at once, without waiting, when two connections switch to WAL mode together.
+    let making =
+        File::open(dir).and_then(|file| file.lock().map(|()| file)).map_err(StoreError::io("lock", dir))?;
+    // WAL mode is a property of the file; setting it once when the store is made is enough.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    // Another process may have made the tables while we waited for the lock.
+    if !identify(&transaction, dir)? {
+        refuse_lost_database(dir)?;
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+    }
+    transaction.commit()?;
+    drop(making);
+    Ok(())
+}
+
+/// Refuses a format this program does not know. Asked again in every write: another process may have raised it since.
+pub fn check_format(transaction: &Connection, dir: &Path) -> Result<(), StoreError> {
+    let found: i64 = transaction.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+    match u32::try_from(found) {
+        Ok(FORMAT) => Ok(()),
+        Ok(newer) if newer > FORMAT => Err(newer_error(dir, newer)),
+        _ => Err(foreign(dir, &format!("its format {found} was never released"))),
+    }
+}
+
+/// Packs are only ever made by a store that has its tables: without them, the history is lost, and a new one must not be
+/// written over what may still be rescued.
+fn refuse_lost_database(dir: &Path) -> Result<(), StoreError> {
+    let Ok(mut entries) = fs::read_dir(dir.join(PACKS)) else { return Ok(()) };
+    if entries.any(|entry| entry.is_ok_and(|entry| pack::id_of(&entry.file_name()).is_some())) {
+        return Err(StoreError::Corrupt {
+            what: format!("{DATABASE} is empty or missing, but there are packs"),
+        });
+    }
+    Ok(())
+}
+
+/// `true` for a store of ours, `false` for an empty database, an error for anything else.
+fn identify(connection: &Connection, dir: &Path) -> Result<bool, StoreError> {
+    let read = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let application = read("application_id")?;
+    let version = read("user_version")?;
+    if application == 0 && version == 0 {
+        let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        return match tables {
+            0 => Ok(false),
+            _ => Err(foreign(dir, "its database has tables that are not stepback's")),
+        };
+    }
+    if application != i64::from(APPLICATION_ID) {
+        return Err(foreign(dir, "its database belongs to another program"));
+    }
+    check_format(connection, dir)?;
+    Ok(true)
+}
+
+fn newer_error(dir: &Path, found: u32) -> StoreError {
+    StoreError::Newer { path: dir.to_path_buf(), found, known: FORMAT }
+}
+
+fn foreign(dir: &Path, reason: &str) -> StoreError {
+    StoreError::NotAStore { path: dir.to_path_buf(), reason: reason.into() }
+}

@@ -1,0 +1,140 @@
+//! The embedded store's answers to the [`Store`] port.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use rusqlite::TransactionBehavior;
+use stepback_faults as faults;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::record::{Operation, Session, Workspace};
+
+use super::objects::{self, Written};
+use super::{EmbeddedStore, log, schema};
+use crate::error::StoreError;
+use crate::port::{
+    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Receipt, Store, StoredCheckpoint, Swept,
+    Usage,
+};
+
+impl Store for EmbeddedStore {
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
+        Ok(self.locate(kind, hash)?.is_some())
+    }
+
+    fn epoch(&self) -> Result<u64, StoreError> {
+        let connection = self.connection();
+        let epoch: i64 =
+            connection.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
+        Ok(epoch as u64)
+    }
+
+    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        Ok(Box::new(self.new_batch()?))
+    }
+
+    fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
+        let connection = self.connection();
+        let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+        schema::check_format(&transaction, &self.dir)?;
+        let epoch: i64 = transaction
+            .prepare_cached("UPDATE meta SET commits = commits + 1 RETURNING epoch")?
+            .query_row([], |row| row.get(0))?;
+        if let Some(batch) = &batch {
+            if batch.epoch != epoch as u64 {
+                return Err(StoreError::Collected);
+            }
+            if let Some(written) = batch.payload.downcast_ref::<Written>() {
+                objects::insert(&transaction, written)?;
+            }
+        }
+        let receipt = log::apply(&transaction, mutations)?;
+        faults::point().map_err(StoreError::io("commit to", &self.dir))?;
+        transaction.commit()?;
+        // After the commit, a crash must find everything; this point is where tests look.
+        faults::point().map_err(StoreError::io("acknowledge a commit to", &self.dir))?;
+        // Only now may another writer append to the packs of this batch.
+        drop(batch);
+        Ok(receipt)
+    }
+
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+        log::workspace_at(&self.connection(), root)
+    }
+
+    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+        log::workspaces(&self.connection())
+    }
+
+    fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+        log::sessions(&self.connection(), workspace)
+    }
+
+    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
+        log::reference(&self.connection(), name)
+    }
+
+    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
+        log::references(&self.connection(), prefix)
+    }
+
+    fn checkpoint(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+        log::checkpoint(&self.connection(), step)
+    }
+
+    fn checkpoint_numbered(
+        &self,
+        session: SessionId,
+        number: u64,
+    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+        log::checkpoint_numbered(&self.connection(), session, number)
+    }
+
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        log::checkpoints(&self.connection(), workspace)
+    }
+
+    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
+        log::operation(&self.connection(), op)
+    }
+
+    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        log::operations(&self.connection(), workspace, false)
+    }
+
+    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        log::operations(&self.connection(), workspace, true)
+    }
+
+    fn mark(&self) -> Result<CommitMark, StoreError> {
+        let connection = self.connection();
+        let commits: i64 = connection.query_row("SELECT commits FROM meta", [], |row| row.get(0))?;
+        Ok(CommitMark(commits as u64))
+    }
+
+    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        self.visit_objects(visit)
+    }
+
+    fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
+        self.sweep_objects(live, mark)
+    }
+
+    fn usage(&self) -> Result<Usage, StoreError> {
+        let (objects, raw, stored) = self.connection().query_row(
+            "SELECT count(*), coalesce(sum(raw_len), 0), coalesce(sum(record_len), 0) FROM objects",
+            [],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),
+        )?;
+        let total_bytes = super::sweep::bytes_below(&self.dir);
+        Ok(Usage { objects: objects as u64, raw_bytes: raw as u64, stored_bytes: stored as u64, total_bytes })
+    }
+
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        self.check_structures()
+    }
+
+    fn local_dir(&self) -> Option<&Path> {
+        Some(&self.dir)
+    }
+}

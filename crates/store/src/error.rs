@@ -1,0 +1,114 @@
+//! What can go wrong in a store, in words a surface can pass on.
+
+use std::io;
+use std::path::PathBuf;
+
+use stepback_model::object::ObjectError;
+
+/// Why a store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store's format is newer than this program; neither reading nor writing is safe.
+    #[error("the store at {path} has format {found}, and this stepback knows formats up to {known}")]
+    Newer {
+        /// Where the store is.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The newest format this program knows.
+        known: u32,
+    },
+    /// The directory holds something that is not a stepback store.
+    #[error("{path} is not a stepback store: {reason}")]
+    NotAStore {
+        /// What was opened.
+        path: PathBuf,
+        /// What was found instead.
+        reason: String,
+    },
+    /// There is no store there, and the caller asked not to make one.
+    #[error("there is no stepback store at {path}")]
+    Absent {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A file of the store could not be read or written.
+    #[error("cannot {what} {path}: {error}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The database reported an error that is not corruption.
+    #[error("the store's database failed: {0}")]
+    Database(rusqlite::Error),
+    /// The database or a pack is damaged.
+    #[error("the store is damaged: {what}")]
+    Corrupt {
+        /// Where and how.
+        what: String,
+    },
+    /// A reference moved between reading and writing it; read again and retry.
+    #[error("{name} was moved by somebody else")]
+    Moved {
+        /// The reference.
+        name: String,
+    },
+    /// A record with this id, or a workspace with this root, is there already; somebody may have been faster.
+    #[error("the store already has {what}")]
+    Exists {
+        /// What was to be added.
+        what: &'static str,
+    },
+    /// A garbage collection ran since the objects were looked up; look again and retry.
+    #[error("objects were collected meanwhile")]
+    Collected,
+    /// Something was committed since the collector looked; look again and retry.
+    #[error("the log grew meanwhile")]
+    Grew,
+    /// The store reached its size limit.
+    #[error("the store is full: its limit is {limit} bytes")]
+    Full {
+        /// The limit.
+        limit: u64,
+    },
+    /// Another process kept the store locked for too long.
+    #[error("the store is locked by another process")]
+    Locked,
+    /// An object is missing or damaged.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+}
+
+impl StoreError {
+    /// Wraps an I/O error with what was tried.
+    pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Io { what, path, error }
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Corrupt { what: format!("its database: {error}") }
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked,
+            _ => Self::Database(error),
+        }
+    }
+}
+
+impl From<StoreError> for ObjectError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Object(error) => error,
+            other => ObjectError::Backend(Box::new(other)),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! A store in memory, for tests and for embedding; bounded, so that a runaway agent cannot eat the machine.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_model::record::{Checkpoint, OpStatus, Operation, Session, Workspace};
+
+use crate::error::StoreError;
+use crate::port::{
+    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Receipt, Store, StoredCheckpoint, Swept,
+    Usage,
+};
+
+type Objects = HashMap<(ObjectKind, Hash), Vec<u8>>;
+
+/// A store in memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    limit: u64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Log {
+    workspaces: Vec<Workspace>,
+    sessions: Vec<Session>,
+    checkpoints: Vec<StoredCheckpoint>,
+    refs: BTreeMap<String, StepId>,
+    operations: Vec<Operation>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    objects: Objects,
+    bytes: u64,
+    log: Log,
+    epoch: u64,
+    commits: u64,
+}
+
+impl MemoryStore {
+    /// A store that holds at most `limit` bytes of objects.
+    pub fn new(limit: u64) -> Self {
+        Self { limit, inner: Mutex::default() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ObjectSource for MemoryStore {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        self.inner().objects.get(&(kind, hash)).cloned().ok_or(ObjectError::Missing { kind, hash })
+    }
+}
+
+struct Batch<'a> {
+    store: &'a MemoryStore,
+    epoch: u64,
+    pending: Mutex<Pending>,
+}
+
+#[derive(Default)]
+struct Pending {
+    objects: Objects,
+    bytes: u64,
+}
+
+impl Batch<'_> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ObjectSink for Batch<'_> {
+    fn write(&self, kind: ObjectKind, bytes: &[u8], _similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
+        let hash = Hash::of(kind, bytes);
+        let mut pending = self.pending();
+        if pending.objects.contains_key(&(kind, hash)) || self.store.contains(kind, hash)? {
+            return Ok(hash);
+        }
+        let limit = self.store.limit;
+        if pending.bytes + bytes.len() as u64 > limit {
+            return Err(StoreError::Full { limit }.into());
+        }
+        pending.bytes += bytes.len() as u64;
+        pending.objects.insert((kind, hash), bytes.to_vec());
+        Ok(hash)
+    }
+}
+
+impl ObjectBatch for Batch<'_> {
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError> {
+        Ok(self.pending().objects.contains_key(&(kind, hash)) || self.store.contains(kind, hash)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError> {
+        let pending = self.pending.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(FinishedBatch { epoch: self.epoch, payload: Box::new(pending.objects) })
+    }
+}
+
+impl Store for MemoryStore {
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
+        Ok(self.inner().objects.contains_key(&(kind, hash)))
+    }
+
+    fn epoch(&self) -> Result<u64, StoreError> {
+        Ok(self.inner().epoch)
+    }
+
+    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        Ok(Box::new(Batch { store: self, epoch: self.inner().epoch, pending: Mutex::default() }))
+    }
+
+    fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
+        let mut inner = self.inner();
+        let mut fresh = Objects::new();
+        if let Some(batch) = batch {
+            if batch.epoch != inner.epoch {
+                return Err(StoreError::Collected);
+            }
+            if let Ok(objects) = batch.payload.downcast::<Objects>() {
+                fresh = *objects;
+            }
+        }
+        fresh.retain(|key, _| !inner.objects.contains_key(key));
+        let added: u64 = fresh.values().map(|bytes| bytes.len() as u64).sum();
+        if inner.bytes + added > self.limit {
+            return Err(StoreError::Full { limit: self.limit });
+        }
+        // Apply to a copy: mutations take effect together or not at all.
+        let mut log = inner.log.clone();
+        let mut receipt = Receipt::default();
+        for mutation in mutations {
+            log.apply(mutation, &mut receipt)?;
+        }
+        inner.log = log;
+        inner.objects.extend(fresh);
+        inner.bytes += added;
+        inner.commits += 1;
+        Ok(receipt)
+    }
+
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+        Ok(self.inner().log.workspaces.iter().find(|workspace| workspace.root == root).cloned())
+    }
+
+    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+        Ok(self.inner().log.workspaces.clone())
+    }
+
+    fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+        let inner = self.inner();
+        Ok(inner.log.sessions.iter().filter(|session| session.workspace == workspace).cloned().collect())
+    }
+
+    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
+        Ok(self.inner().log.refs.get(name).copied())
+    }
+
+    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
+        let inner = self.inner();
+        let matching = inner.log.refs.iter().filter(|(name, _)| name.starts_with(prefix));
+        Ok(matching.map(|(name, step)| (name.clone(), *step)).collect())
+    }
+
+    fn checkpoint(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+        let inner = self.inner();
+        Ok(inner.log.checkpoints.iter().find(|stored| stored.checkpoint.step.id == step).cloned())
+    }
+
+    fn checkpoint_numbered(
+        &self,
+        session: SessionId,
+        number: u64,
+    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+        let matches = |stored: &&StoredCheckpoint| {
+            let step = &stored.checkpoint.step;
+            step.session == session && step.number == number
+        };
+        Ok(self.inner().log.checkpoints.iter().find(matches).cloned())
+    }
+
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        let inner = self.inner();
+        let sessions: HashSet<SessionId> = (inner.log.sessions.iter())
+            .filter(|session| session.workspace == workspace)
+            .map(|session| session.id)
+            .collect();
+        let of_workspace = |stored: &&StoredCheckpoint| sessions.contains(&stored.checkpoint.step.session);
+        Ok(inner.log.checkpoints.iter().rev().filter(of_workspace).cloned().collect())
+    }
+
+    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
+        Ok(self.inner().log.operations.iter().find(|operation| operation.id == op).cloned())
+    }
+
+    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        let inner = self.inner();
+        Ok(inner.log.operations.iter().rev().filter(|op| op.workspace == workspace).cloned().collect())
+    }
+
+    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        let mut operations = self.operations(workspace)?;
+        operations.retain(|op| op.status == OpStatus::Applying);
+        Ok(operations)
+    }
+
+    fn mark(&self) -> Result<CommitMark, StoreError> {
+        Ok(CommitMark(self.inner().commits))
+    }
+
+    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        for ((kind, hash), bytes) in &self.inner().objects {
+            visit(ObjectInfo { kind: *kind, hash: *hash, raw_len: bytes.len() as u64, base: None });
+        }
+        Ok(())
+    }
+
+    fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
+        let mut inner = self.inner();
+        if inner.commits != mark.0 {
+            return Err(StoreError::Grew);
+        }
+        let (objects, bytes) = (inner.objects.len(), inner.bytes);
+        inner.objects.retain(|(_, hash), _| live.contains(hash));
+        inner.bytes = inner.objects.values().map(|bytes| bytes.len() as u64).sum();
+        inner.epoch += 1;
+        inner.commits += 1;
+        Ok(Swept { objects: (objects - inner.objects.len()) as u64, bytes: bytes - inner.bytes })
+    }
+
+    fn usage(&self) -> Result<Usage, StoreError> {
+        let inner = self.inner();
+        Ok(Usage {
+            objects: inner.objects.len() as u64,
+            raw_bytes: inner.bytes,
+            stored_bytes: inner.bytes,
+            total_bytes: inner.bytes,
+        })
+    }
+
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn local_dir(&self) -> Option<&Path> {
+        None
+    }
+}
+
+fn refuse(taken: bool, what: &'static str) -> Result<(), StoreError> {
+    if taken { Err(StoreError::Exists { what }) } else { Ok(()) }
+}
+
+impl Log {
+    fn apply(&mut self, mutation: &Mutation, receipt: &mut Receipt) -> Result<(), StoreError> {
+        match mutation {
+            Mutation::AddWorkspace(workspace) => {
+                let same = |known: &Workspace| known.root == workspace.root || known.id == workspace.id;
+                refuse(self.workspaces.iter().any(same), "this workspace")?;
+                self.workspaces.push(workspace.clone());
+                self.workspaces.sort_by_key(|workspace| (workspace.created_at, workspace.id));
+            }
+            Mutation::AddSession(session) => {
+                refuse(self.sessions.iter().any(|known| known.id == session.id), "this session")?;
+                self.sessions.push(session.clone());
+                self.sessions.sort_by_key(|session| (session.started_at, session.id));
+            }
+            Mutation::AppendStep { step, annotation, trigger } => {
+                refuse(
+                    self.checkpoints.iter().any(|known| known.checkpoint.step.id == step.id),
+                    "this step",
+                )?;
+                let of_session = |stored: &&StoredCheckpoint| stored.checkpoint.step.session == step.session;
+                let last = self.checkpoints.iter().rev().find(of_session);
+                let number = last.map_or(0, |stored| stored.checkpoint.step.number) + 1;
+                let mut step = step.clone();
+                step.number = number;
+                receipt.steps.push(number);
+                let checkpoint =
+                    Checkpoint { step, annotation: annotation.clone(), trigger: *trigger, hidden_by: None };
+                self.checkpoints.push(StoredCheckpoint { checkpoint, purged: false });
+            }
+            Mutation::Annotate { step, annotation } => self.each_of(&[*step], |stored| {
+                stored.checkpoint.annotation = annotation.clone();
+            }),
+            Mutation::SetHidden { steps, by } => {
+                self.each_of(steps, |stored| stored.checkpoint.hidden_by = *by)
+            }
+            Mutation::Purge { steps } => self.each_of(steps, |stored| {
+                stored.purged |= stored.checkpoint.hidden_by.is_some();
+            }),
+            Mutation::SetRef { name, expected, value } => {
+                if self.refs.get(name) != expected.as_ref() {
+                    return Err(StoreError::Moved { name: name.clone() });
+                }
+                self.refs.insert(name.clone(), *value);
+            }
+            Mutation::AppendOp(op) => {
+                refuse(self.operations.iter().any(|known| known.id == op.id), "this operation")?;
+                let last = self.operations.iter().rev().find(|known| known.workspace == op.workspace);
+                let mut op = op.clone();
+                op.number = last.map_or(0, |known| known.number) + 1;
+                receipt.ops.push(op.number);
+                self.operations.push(op);
+            }
+            Mutation::SetOpStatus { op, status } => {
+                for known in self.operations.iter_mut().filter(|known| known.id == *op) {
+                    known.status = *status;
+                    if *status != OpStatus::Applying {
+                        known.journal = None;
+                    }
+                }
+            }
+            Mutation::SetOpUndone { op, undone } => {
+                for known in self.operations.iter_mut().filter(|known| known.id == *op) {
+                    known.undone = *undone;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn each_of(&mut self, steps: &[StepId], change: impl Fn(&mut StoredCheckpoint)) {
+        let wanted: HashSet<&StepId> = steps.iter().collect();
+        self.checkpoints
+            .iter_mut()
+            .filter(|stored| wanted.contains(&stored.checkpoint.step.id))
+            .for_each(change);
+    }
+}

@@ -1,0 +1,218 @@
+//! The store as the engine sees it: immutable objects, an append-only log, and a few pointers moved by compare-and-swap.
+//!
+//! A backend implements [`Store`] and [`ObjectBatch`] and runs the contract suite in `testkit`; nothing else decides what a
+//! correct store is. All changes of the log go through [`Store::commit`]: a list of mutations that take effect together,
+//! after the batch's objects are durable, or not at all.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_model::record::{
+    Annotation, Checkpoint, OpStatus, Operation, Session, Step, Trigger, Workspace,
+};
+
+use crate::error::StoreError;
+
+/// One change of the log.
+#[derive(Clone, Debug)]
+pub enum Mutation {
+    /// Registers a workspace. Registering the same root again is an error ([`StoreError::Exists`]), as is adding a session,
+    /// step or operation whose id is taken.
+    AddWorkspace(Workspace),
+    /// Begins a session.
+    AddSession(Session),
+    /// Appends a step; the store assigns its number and remembers it as a checkpoint with the given annotation.
+    AppendStep {
+        /// The step; its number is ignored.
+        step: Step,
+        /// Label, note and tags.
+        annotation: Annotation,
+        /// What made it.
+        trigger: Trigger,
+    },
+    /// Replaces a checkpoint's annotation.
+    Annotate {
+        /// Which.
+        step: StepId,
+        /// The new label, note and tags.
+        annotation: Annotation,
+    },
+    /// Hides checkpoints (`by: Some`) or shows them again (`by: None`).
+    SetHidden {
+        /// Which.
+        steps: Vec<StepId>,
+        /// The operation that hides them.
+        by: Option<OpId>,
+    },
+    /// Gives up the states of hidden checkpoints; the next collection frees what only they needed. Checkpoints that are not
+    /// hidden (any more) are left alone.
+    Purge {
+        /// Which.
+        steps: Vec<StepId>,
+    },
+    /// Moves a reference if it still is what the caller saw.
+    SetRef {
+        /// Its name.
+        name: String,
+        /// What it must be now; `None` if it must not exist.
+        expected: Option<StepId>,
+        /// What it becomes.
+        value: StepId,
+    },
+    /// Appends an operation; the store assigns its number.
+    AppendOp(Operation),
+    /// Updates how far an operation got.
+    SetOpStatus {
+        /// Which.
+        op: OpId,
+        /// The new status. Anything but `Applying` drops the journal.
+        status: OpStatus,
+    },
+    /// Marks an operation as taken back, or in force again.
+    SetOpUndone {
+        /// Which.
+        op: OpId,
+        /// Taken back or not.
+        undone: bool,
+    },
+}
+
+/// What the store assigned while committing, in order of the mutations that asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Numbers of the appended steps.
+    pub steps: Vec<u64>,
+    /// Numbers of the appended operations.
+    pub ops: Vec<u64>,
+}
+
+/// A checkpoint row plus whether its state is still there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCheckpoint {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// Whether its state was given up by a purge.
+    pub purged: bool,
+}
+
+/// What a store holds, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Usage {
+    /// Number of objects.
+    pub objects: u64,
+    /// Their size before compression.
+    pub raw_bytes: u64,
+    /// Their size as stored.
+    pub stored_bytes: u64,
+    /// Bytes the store occupies in all, including its log and space not yet reclaimed.
+    pub total_bytes: u64,
+}
+
+/// What a sweep freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Swept {
+    /// Objects that are gone.
+    pub objects: u64,
+    /// Bytes by which the store shrank.
+    pub bytes: u64,
+}
+
+/// An object as listed for verification and collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its hash.
+    pub hash: Hash,
+    /// Its size before compression.
+    pub raw_len: u64,
+    /// The object its stored form is a difference against, if any; as long as this one is needed, so is that.
+    pub base: Option<Hash>,
+}
+
+/// A position in the store's history of commits, for noticing concurrent ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitMark(pub u64);
+
+/// Objects being written, not yet visible to others. Usable from several threads.
+///
+/// Dropping a batch without committing it discards what it wrote.
+pub trait ObjectBatch: ObjectSink + Sync + Send {
+    /// Whether an object is already stored or in this batch.
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError>;
+    /// Makes everything written so far durable and ready to be named by a commit.
+    fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError>;
+}
+
+/// A durable batch, waiting for the commit that makes its objects visible.
+pub struct FinishedBatch {
+    /// The collection epoch the batch was started in; a commit in a later one is refused with [`StoreError::Collected`].
+    pub epoch: u64,
+    /// The backend's own record of what was written.
+    pub payload: Box<dyn std::any::Any + Send>,
+}
+
+impl std::fmt::Debug for FinishedBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FinishedBatch").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+/// A place where states and their history are kept.
+pub trait Store: ObjectSource + Send + Sync {
+    /// Whether an object is stored.
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError>;
+
+    /// The number of collections so far. What was seen in one epoch may be gone in the next.
+    fn epoch(&self) -> Result<u64, StoreError>;
+
+    /// Starts writing objects.
+    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;
+
+    /// Makes the batch's objects visible and applies `mutations`, all or nothing. Durable when it returns.
+    fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError>;
+
+    /// The workspace with this root.
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError>;
+    /// All workspaces, oldest first.
+    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError>;
+    /// The sessions of a workspace, oldest first.
+    fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError>;
+    /// Where a reference points.
+    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError>;
+    /// All references whose name starts with `prefix`.
+    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError>;
+    /// One checkpoint by its step.
+    fn checkpoint(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError>;
+    /// One checkpoint by session and step number.
+    fn checkpoint_numbered(
+        &self,
+        session: SessionId,
+        number: u64,
+    ) -> Result<Option<StoredCheckpoint>, StoreError>;
+    /// Checkpoints of a workspace, hidden ones included, newest first.
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError>;
+    /// One operation.
+    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError>;
+    /// Operations of a workspace, newest first.
+    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError>;
+    /// Operations of a workspace that were begun and neither finished nor reverted.
+    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError>;
+
+    /// The present position in the history of commits.
+    fn mark(&self) -> Result<CommitMark, StoreError>;
+    /// Calls `visit` for every object. `visit` must not call the store.
+    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError>;
+    /// Frees every object that is neither in `live` nor the base of one that stays, unless something was committed since `mark` ([`StoreError::Grew`]).
+    fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError>;
+    /// What the store holds.
+    fn usage(&self) -> Result<Usage, StoreError>;
+    /// Checks the backend's own structures (not object contents) and returns what is wrong.
+    fn check(&self) -> Result<Vec<String>, StoreError>;
+
+    /// A local directory for caches, locks and hard links, if this store has one.
+    fn local_dir(&self) -> Option<&Path>;
+}

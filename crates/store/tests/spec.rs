@@ -1,0 +1,107 @@
+//! The documents in `docs/spec/` say what the code does, byte by byte.
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::StepId;
+use stepback_model::list;
+use stepback_model::object::{ObjectError, ObjectSink};
+use stepback_model::plan::Plan;
+use stepback_model::record::{Action, Move};
+use stepback_model::state::{GitState, State};
+use stepback_model::tree::{Content, Entry, Node, SkipReason, Tree};
+use stepback_store::embedded::{EmbeddedStore, FORMAT};
+use stepback_testkit::sample::put;
+
+const OBJECTS: &str = include_str!("../../../docs/spec/objects.md");
+const STORE: &str = include_str!("../../../docs/spec/store.md");
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn assert_documented(bytes: &[u8]) {
+    assert!(OBJECTS.contains(&format!("`{}`", hex(bytes))), "objects.md does not mention {}", hex(bytes));
+}
+
+#[test]
+fn hash_domains_are_as_documented() {
+    for kind in ObjectKind::ALL {
+        let (number, name, empty) = (kind as u8, kind.to_string(), Hash::of(kind, b""));
+        let row = format!("| {number} | {name} | `stepback object v1: {name:.<12}` | `{empty}` |");
+        assert!(OBJECTS.contains(&row), "objects.md does not have {row}");
+    }
+}
+
+#[test]
+fn canonical_bytes_are_as_documented() {
+    let hash = Hash::from_bytes([0x11; 32]);
+    let nodes = [
+        ("f", Node::File { mode: 0o644, size: 5, content: Content::Whole(hash) }),
+        ("d", Node::Dir { mode: 0o755, tree: hash }),
+        ("l", Node::Symlink { target: b"t".to_vec() }),
+        ("s", Node::Skipped { reason: SkipReason::Fifo }),
+    ];
+    for (name, node) in nodes {
+        assert_documented(&Tree::from_entries(vec![Entry { name: name.into(), node }]).encode());
+    }
+    assert_documented(&Tree::default().encode());
+    assert_documented(&State::default().encode());
+    assert_documented(&GitState::default().encode());
+    assert_documented(&Plan::default().encode());
+}
+
+#[test]
+fn the_empty_list_is_as_documented() {
+    struct Documented;
+    impl ObjectSink for Documented {
+        fn write(&self, kind: ObjectKind, bytes: &[u8], _: Option<Hash>) -> Result<Hash, ObjectError> {
+            assert_documented(bytes);
+            Ok(Hash::of(kind, bytes))
+        }
+    }
+    list::build(&Documented, []).unwrap();
+}
+
+#[test]
+fn a_pack_is_laid_out_as_documented() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let hash = put(&store, &[b"hello"])[0];
+    let mut expected = b"SBPACK\0\x01".to_vec();
+    expected.extend_from_slice(b"SR\x01\0\0\0\0\0\x05\0\0\0\x05\0\0\0");
+    expected.extend_from_slice(hash.as_bytes());
+    expected.extend_from_slice(b"hello");
+    assert_eq!(std::fs::read(dir.path().join("packs/00000001.pack")).unwrap(), expected);
+}
+
+#[test]
+fn tables_and_format_are_as_documented() {
+    let dir = tempfile::tempdir().unwrap();
+    EmbeddedStore::open(dir.path()).unwrap();
+    let db = rusqlite::Connection::open(dir.path().join("log.sqlite")).unwrap();
+    let sql =
+        "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'";
+    let mut statement = db.prepare(sql).unwrap();
+    let rows =
+        statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).unwrap();
+    let mut columns = 0;
+    for row in rows {
+        let (table, column) = row.unwrap();
+        columns += 1;
+        assert!(STORE.contains(&format!("| `{table}` |")), "store.md does not mention the table {table}");
+        assert!(STORE.contains(&format!("`{column}")), "store.md does not mention {table}.{column}");
+    }
+    assert!(columns > 40);
+    assert!(STORE.contains(&format!("`user_version` is the store's format, {FORMAT}.")));
+    assert!(STORE.contains(&format!("| {FORMAT} | ")));
+}
+
+#[test]
+fn a_move_is_written_as_documented() {
+    let id = StepId::from_bytes([1; 16]);
+    let moved = Move { before: id, after: id, onto: id, git: true };
+    let written = serde_json::to_string(&Action::Rewind { moved }).unwrap();
+    let id = "01".repeat(16);
+    let fields = format!(r#"{{"before":"{id}","after":"{id}","onto":"{id}","git":true}}"#);
+    assert_eq!(written, format!(r#"{{"kind":"rewind","moved":{fields}}}"#));
+    assert!(STORE.contains("a move is `{before, after, onto, git}`"));
+}

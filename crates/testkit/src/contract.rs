@@ -1,0 +1,103 @@
+//! What every store promises, one function per clause, so that a failure names the broken promise.
+//!
+//! A clause gets an empty store and panics when the promise is broken. A backend runs all of them:
+//!
+//! ```ignore
+//! mod memory {
+//!     stepback_testkit::store_contract!(|clause: Clause| clause(&MemoryStore::new(u64::MAX)));
+//! }
+//! ```
+
+use stepback_store::port::Store;
+
+pub mod log;
+pub mod objects;
+pub mod operations;
+pub mod sweep;
+
+/// One promise, checked on an empty store.
+pub type Clause = fn(&dyn Store);
+
+/// Lists the clauses once: for [`CLAUSES`], and for one test each in a backend's test file.
+macro_rules! clauses {
+    ($d:tt $($module:ident::$name:ident,)*) => {
+        /// Every clause by name.
+        pub const CLAUSES: &[(&str, Clause)] = &[$((stringify!($name), $module::$name)),*];
+
+        /// Expands to one `#[test]` per clause. The argument is called with the clause and gives it an empty store.
+        #[macro_export]
+        macro_rules! store_contract {
+            ($d run:expr) => {
+                $(#[test]
+                fn $name() {
+                    ($d run)($crate::contract::$module::$name);
+                })*
+            };
+        }
+    };
+}
+
+clauses! { $
+    objects::what_is_written_reads_back,
+    objects::an_object_is_found_only_as_its_own_kind,
+    objects::an_object_is_stored_once,
+    objects::a_similar_object_changes_nothing_but_the_size,
+    objects::a_useless_similar_object_is_no_harm,
+    objects::an_unfinished_batch_leaves_nothing,
+    objects::a_finished_batch_is_invisible_until_its_commit,
+    objects::a_batch_contains_what_it_wrote_and_what_is_stored,
+    objects::two_batches_at_once_both_commit,
+    objects::batches_may_commit_in_another_order_than_they_began,
+    objects::a_large_object_reads_back,
+    objects::many_small_objects_read_back,
+    objects::threads_write_into_one_batch,
+    objects::threads_read_while_others_commit,
+    objects::every_object_is_visited_once,
+    log::a_failed_commit_leaves_nothing,
+    log::a_commit_applies_its_mutations_in_order,
+    log::steps_are_numbered_per_session,
+    operations::operations_are_numbered_per_workspace,
+    log::concurrent_commits_leave_no_gap_and_no_double,
+    log::a_reference_moves_only_from_what_the_caller_saw,
+    log::of_many_racing_for_a_reference_one_wins,
+    log::references_are_listed_by_prefix,
+    log::a_workspace_is_registered_once,
+    log::ids_are_taken_once,
+    log::workspaces_and_sessions_are_listed_oldest_first,
+    log::checkpoints_are_listed_newest_first,
+    log::a_checkpoint_keeps_every_field,
+    log::a_checkpoint_is_found_by_its_number,
+    log::annotating_replaces_the_annotation,
+    log::hidden_checkpoints_stay_listed_and_come_back,
+    log::only_hidden_checkpoints_are_purged,
+    operations::an_operation_keeps_every_field,
+    operations::operations_are_listed_newest_first,
+    operations::a_finished_operation_drops_its_journal,
+    operations::an_undone_operation_can_come_back,
+    operations::unfinished_operations_are_those_being_applied,
+    log::the_mark_moves_with_every_commit,
+    sweep::a_sweep_keeps_the_living_and_frees_the_dead,
+    sweep::a_sweep_of_everything_leaves_the_log,
+    sweep::an_older_batch_is_refused_after_a_sweep,
+    sweep::a_sweep_is_refused_when_something_was_committed,
+    sweep::what_a_living_object_is_stored_against_survives,
+    sweep::a_freed_object_can_be_written_again,
+    sweep::sweeping_an_empty_store_is_no_harm,
+    sweep::usage_grows_and_shrinks,
+    sweep::a_healthy_store_has_no_complaints,
+}
+
+/// Runs all clauses, in order; `run` gives each an empty store.
+pub fn store(run: impl Fn(Clause)) {
+    for (name, clause) in CLAUSES {
+        eprintln!("{name}");
+        run(*clause);
+    }
+}
+
+/// All objects' hashes.
+fn hashes(store: &dyn Store) -> Vec<stepback_model::hash::Hash> {
+    let mut hashes = Vec::new();
+    store.for_each_object(&mut |object| hashes.push(object.hash)).unwrap();
+    hashes
+}

@@ -1,0 +1,413 @@
+//! Promises about the log: commits are atomic, numbers have no gaps, references move by compare-and-swap.
+
+use std::collections::BTreeSet;
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, StepId, WorkspaceId};
+use stepback_model::record::{Annotation, OpStatus, Session, Step, StepKind, Trigger};
+use stepback_model::time::Timestamp;
+use stepback_store::StoreError;
+use stepback_store::port::{Mutation, Store};
+
+use super::hashes;
+use crate::sample::{Sample, append, put};
+
+const STATE: Hash = Hash::from_bytes([7; 32]);
+
+fn set_ref(name: &str, expected: Option<StepId>, value: StepId) -> Mutation {
+    Mutation::SetRef { name: name.into(), expected, value }
+}
+
+fn step_id(byte: u8) -> StepId {
+    StepId::from_bytes([byte; 16])
+}
+
+/// When one mutation fails, no object, row, reference or number of the commit remains.
+pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(store, b"/w");
+    let (first, _) = sample.append(store, session.id, b"first");
+    let op = sample.operation(workspace.id, OpStatus::Applying);
+    let mutations = [Mutation::AppendOp(op.clone()), set_ref("head", None, first)];
+    store.commit(None, &mutations).unwrap();
+    let objects = hashes(store);
+    let mark = store.mark().unwrap();
+
+    let other = sample.workspace(b"/other");
+    let late = sample.session(workspace.id);
+    let batch = store.begin().unwrap();
+    let lost = batch.write(ObjectKind::Blob, b"lost", None).unwrap();
+    let step = sample.step(session.id, lost);
+    let failed = store.commit(
+        Some(batch.finish().unwrap()),
+        &[
+            Mutation::AddWorkspace(other.clone()),
+            Mutation::AddSession(late),
+            append(step.clone()),
+            append(sample.step(session.id, lost)),
+            Mutation::AppendOp(sample.operation(workspace.id, OpStatus::Done)),
+            Mutation::SetOpStatus { op: op.id, status: OpStatus::Done },
+            Mutation::SetOpUndone { op: op.id, undone: true },
+            Mutation::SetHidden { steps: vec![first], by: Some(op.id) },
+            Mutation::Purge { steps: vec![first] },
+            Mutation::Annotate {
+                step: first,
+                annotation: Annotation { label: Some("x".into()), ..Default::default() },
+            },
+            set_ref("new", None, first),
+            set_ref("head", Some(first), step.id),
+            set_ref("head", Some(first), first),
+        ],
+    );
+    assert!(matches!(&failed, Err(StoreError::Moved { name }) if name == "head"), "{failed:?}");
+
+    assert_eq!(hashes(store), objects);
+    assert!(!store.contains(ObjectKind::Blob, lost).unwrap());
+    assert_eq!(store.workspaces().unwrap(), std::slice::from_ref(&workspace));
+    assert_eq!(store.workspace_at(b"/other").unwrap(), None);
+    assert_eq!(store.sessions(workspace.id).unwrap(), std::slice::from_ref(&session));
+    let checkpoints = store.checkpoints(workspace.id).unwrap();
+    assert_eq!(checkpoints.len(), 1);
+    assert_eq!(checkpoints[0].checkpoint.annotation, Annotation::default());
+    assert_eq!((checkpoints[0].checkpoint.hidden_by, checkpoints[0].purged), (None, false));
+    assert_eq!(store.checkpoint(step.id).unwrap(), None);
+    let operations = store.operations(workspace.id).unwrap();
+    assert_eq!(operations.len(), 1);
+    assert_eq!((operations[0].status, operations[0].undone), (OpStatus::Applying, false));
+    assert_eq!(operations[0].journal, op.journal);
+    assert_eq!(store.references("").unwrap(), [("head".to_string(), first)]);
+    assert_eq!(store.mark().unwrap(), mark, "a failed commit counts as one");
+
+    let receipt = store
+        .commit(None, &[append(step), Mutation::AppendOp(sample.operation(workspace.id, OpStatus::Done))])
+        .unwrap();
+    assert_eq!((receipt.steps, receipt.ops), (vec![2], vec![2]), "a failed commit used up numbers");
+}
+
+/// Later mutations of a commit see the earlier ones.
+pub fn a_commit_applies_its_mutations_in_order(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let workspace = sample.workspace(b"/w");
+    let session = sample.session(workspace.id);
+    let step = sample.step(session.id, STATE);
+    let op = sample.operation(workspace.id, OpStatus::Applying);
+    let receipt = store
+        .commit(
+            None,
+            &[
+                Mutation::AddWorkspace(workspace.clone()),
+                Mutation::AddSession(session.clone()),
+                append(step.clone()),
+                set_ref("head", None, step_id(1)),
+                set_ref("head", Some(step_id(1)), step.id),
+                Mutation::AppendOp(op.clone()),
+                Mutation::SetHidden { steps: vec![step.id], by: Some(op.id) },
+                Mutation::Purge { steps: vec![step.id] },
+                Mutation::SetOpStatus { op: op.id, status: OpStatus::Done },
+            ],
+        )
+        .unwrap();
+    assert_eq!((receipt.steps, receipt.ops), (vec![1], vec![1]));
+    assert_eq!(store.reference("head").unwrap(), Some(step.id));
+    let stored = store.checkpoint(step.id).unwrap().unwrap();
+    assert_eq!((stored.checkpoint.hidden_by, stored.purged), (Some(op.id), true));
+    assert_eq!(store.operation(op.id).unwrap().unwrap().status, OpStatus::Done);
+}
+
+/// Steps count 1, 2, 3 in each session, whatever number the caller put in; receipts are in order of the mutations.
+pub fn steps_are_numbered_per_session(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, one) = sample.begin(store, b"/w");
+    let two = sample.session(workspace.id);
+    store.commit(None, &[Mutation::AddSession(two.clone())]).unwrap();
+    let mut steps = Vec::new();
+    for session in [&one, &two, &one, &one, &two] {
+        let mut step = sample.step(session.id, STATE);
+        step.number = 99;
+        steps.push(step);
+    }
+    let mutations: Vec<Mutation> = steps.iter().cloned().map(append).collect();
+    assert_eq!(store.commit(None, &mutations).unwrap().steps, [1, 1, 2, 3, 2]);
+    assert_eq!(store.commit(None, &[append(sample.step(two.id, STATE))]).unwrap().steps, [3]);
+    assert_eq!(store.checkpoint(steps[3].id).unwrap().unwrap().checkpoint.step.number, 3);
+}
+
+/// Threads that append at once get every number once.
+pub fn concurrent_commits_leave_no_gap_and_no_double(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(store, b"/w");
+    let numbers: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let session = session.id;
+                scope.spawn(move || {
+                    let sample = Sample::new(100 + thread);
+                    let append = |at: u64| sample.append(store, session, format!("{thread} {at}").as_bytes());
+                    (0..15).flat_map(|at| append(at).1.steps).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(numbers.iter().copied().collect::<BTreeSet<_>>(), (1..=60).collect());
+    assert_eq!(numbers.len(), 60);
+    let listed = store.checkpoints(workspace.id).unwrap();
+    assert!(listed.iter().map(|stored| stored.checkpoint.step.number).eq((1..=60).rev()));
+    for stored in listed {
+        store.read(ObjectKind::Blob, stored.checkpoint.step.state).unwrap();
+    }
+}
+
+/// A reference is made only where none is, and moved only from what the caller saw.
+pub fn a_reference_moves_only_from_what_the_caller_saw(store: &dyn Store) {
+    let try_set = |expected, value| store.commit(None, &[set_ref("heads/main", expected, value)]);
+    let (a, b, c) = (step_id(1), step_id(2), step_id(3));
+    assert_eq!(store.reference("heads/main").unwrap(), None);
+    assert!(
+        matches!(try_set(Some(a), b), Err(StoreError::Moved { .. })),
+        "moved a reference that is not there"
+    );
+    try_set(None, a).unwrap();
+    assert!(matches!(try_set(None, b), Err(StoreError::Moved { .. })), "made a reference twice");
+    assert!(matches!(try_set(Some(c), b), Err(StoreError::Moved { .. })));
+    assert_eq!(store.reference("heads/main").unwrap(), Some(a));
+    try_set(Some(a), b).unwrap();
+    try_set(Some(b), b).unwrap();
+    assert_eq!(store.reference("heads/main").unwrap(), Some(b));
+    assert_eq!(store.reference("heads/mai").unwrap(), None);
+    assert_eq!(store.reference("HEADS/MAIN").unwrap(), None);
+}
+
+/// Of several threads that saw the same value, exactly one moves the reference, each time.
+pub fn of_many_racing_for_a_reference_one_wins(store: &dyn Store) {
+    let mut seen = None;
+    for round in 0..10u8 {
+        let barrier = std::sync::Barrier::new(4);
+        let winners: Vec<StepId> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4u8)
+                .map(|thread| {
+                    let barrier = &barrier;
+                    scope.spawn(move || {
+                        let value = step_id(1 + round * 4 + thread);
+                        barrier.wait();
+                        match store.commit(None, &[set_ref("head", seen, value)]) {
+                            Ok(_) => Some(value),
+                            Err(StoreError::Moved { .. }) => None,
+                            Err(other) => panic!("{other}"),
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(winners.len(), 1, "{winners:?}");
+        seen = store.reference("head").unwrap();
+        assert_eq!(seen, Some(winners[0]));
+    }
+}
+
+/// A prefix is taken literally; names come back sorted.
+pub fn references_are_listed_by_prefix(store: &dyn Store) {
+    let names = ["a%b", "a_b", "heads/b", "heads/a", "heads/a/deeper", "Heads/x", "hé/ü", "axb"];
+    let mutations: Vec<Mutation> = names.iter().map(|name| set_ref(name, None, step_id(1))).collect();
+    store.commit(None, &mutations).unwrap();
+    let listed = |prefix: &str| -> Vec<String> {
+        store.references(prefix).unwrap().into_iter().map(|(name, _)| name).collect()
+    };
+    assert_eq!(listed("heads/"), ["heads/a", "heads/a/deeper", "heads/b"]);
+    assert_eq!(listed("heads/a"), ["heads/a", "heads/a/deeper"]);
+    assert_eq!(listed("a%"), ["a%b"]);
+    assert_eq!(listed("a_"), ["a_b"]);
+    assert_eq!(listed("hé/"), ["hé/ü"]);
+    assert_eq!(listed("nothing"), [""; 0]);
+    assert_eq!(listed("").len(), names.len());
+}
+
+/// A root belongs to one workspace; its bytes need not be text.
+pub fn a_workspace_is_registered_once(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let root = b"/tmp/\xff\xfe\n w";
+    let first = sample.workspace(root);
+    store.commit(None, &[Mutation::AddWorkspace(first.clone())]).unwrap();
+    let again = store.commit(None, &[Mutation::AddWorkspace(sample.workspace(root))]);
+    assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+    let mut same_id = sample.workspace(b"/elsewhere");
+    same_id.id = first.id;
+    let again = store.commit(None, &[Mutation::AddWorkspace(same_id)]);
+    assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+    assert_eq!(store.workspace_at(root).unwrap(), Some(first.clone()));
+    assert_eq!(store.workspaces().unwrap(), [first]);
+    assert_eq!(store.workspace_at(b"/tmp").unwrap(), None);
+}
+
+/// No two sessions, steps or operations have the same id.
+pub fn ids_are_taken_once(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(store, b"/w");
+    let step = append(sample.step(session.id, STATE));
+    let op = Mutation::AppendOp(sample.operation(workspace.id, OpStatus::Done));
+    for (at, mutation) in
+        [step, op, Mutation::AddSession(sample.session(workspace.id))].into_iter().enumerate()
+    {
+        store.commit(None, std::slice::from_ref(&mutation)).unwrap();
+        let again = store.commit(None, &[mutation]);
+        assert!(matches!(again, Err(StoreError::Exists { .. })), "{at}: {again:?}");
+    }
+}
+
+/// Oldest first goes by the recorded time, not by the order of registration.
+pub fn workspaces_and_sessions_are_listed_oldest_first(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (old, new) = (sample.workspace(b"/old"), sample.workspace(b"/new"));
+    let (early, late) = (sample.session(old.id), sample.session(old.id));
+    let elsewhere = Session { agent: Session::PERSON.into(), ..sample.session(new.id) };
+    let mutations = [
+        Mutation::AddWorkspace(new.clone()),
+        Mutation::AddWorkspace(old.clone()),
+        Mutation::AddSession(late.clone()),
+        Mutation::AddSession(elsewhere.clone()),
+        Mutation::AddSession(early.clone()),
+    ];
+    store.commit(None, &mutations).unwrap();
+    assert_eq!(store.workspaces().unwrap(), [old.clone(), new.clone()]);
+    assert_eq!(store.sessions(old.id).unwrap(), [early, late]);
+    assert_eq!(store.sessions(new.id).unwrap(), [elsewhere]);
+    assert_eq!(store.sessions(WorkspaceId::from_bytes([3; 16])).unwrap(), []);
+}
+
+/// Newest first goes by the order of commits, whatever the clock said, over all sessions of one workspace.
+pub fn checkpoints_are_listed_newest_first(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, one) = sample.begin(store, b"/w");
+    let (elsewhere, stranger) = sample.begin(store, b"/elsewhere");
+    let two = sample.session(workspace.id);
+    store.commit(None, &[Mutation::AddSession(two.clone())]).unwrap();
+    let mut expected = Vec::new();
+    for (at, session) in [one.id, two.id, two.id, one.id].into_iter().enumerate() {
+        let mut step = sample.step(session, STATE);
+        step.at = Timestamp::from_micros(1000 - 10 * at as i64);
+        expected.push(step.id);
+        store.commit(None, &[append(step), append(sample.step(stranger.id, STATE))]).unwrap();
+    }
+    let listed = |workspace| -> Vec<StepId> {
+        store.checkpoints(workspace).unwrap().into_iter().map(|stored| stored.checkpoint.step.id).collect()
+    };
+    expected.reverse();
+    assert_eq!(listed(workspace.id), expected);
+    assert_eq!(listed(elsewhere.id).len(), 4);
+    assert_eq!(listed(WorkspaceId::from_bytes([3; 16])), []);
+}
+
+/// Everything recorded about a checkpoint comes back as it was, text of any kind included.
+pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (_, session) = sample.begin(store, b"/w");
+    for (at, trigger) in [Trigger::Manual, Trigger::Automatic, Trigger::Scheduled].into_iter().enumerate() {
+        let step = Step {
+            parent: (at > 0).then(|| step_id(at as u8)),
+            kind: if at == 1 { StepKind::Rewind } else { StepKind::Checkpoint },
+            at: Timestamp::from_micros(-5 + at as i64),
+            state: Hash::of(ObjectKind::State, &[at as u8]),
+            summary: "quotes ' \" and \0 and \n and ü and 🦀".into(),
+            ..sample.step(session.id, STATE)
+        };
+        let annotation = Annotation {
+            label: (at != 1).then(|| "v1.0 ü".to_string()),
+            note: (at != 2).then(String::new),
+            tags: ["b", "a", "", "with, comma", "b"].map(String::from)[..at * 2].to_vec(),
+        };
+        let mutation = Mutation::AppendStep { step: step.clone(), annotation: annotation.clone(), trigger };
+        let number = store.commit(None, &[mutation]).unwrap().steps[0];
+        let stored = store.checkpoint(step.id).unwrap().unwrap();
+        assert_eq!(stored.checkpoint.step, Step { number, ..step });
+        assert_eq!(stored.checkpoint.annotation, annotation);
+        assert_eq!(
+            (stored.checkpoint.trigger, stored.checkpoint.hidden_by, stored.purged),
+            (trigger, None, false)
+        );
+    }
+    assert_eq!(store.checkpoint(step_id(99)).unwrap(), None);
+}
+
+/// `#n` of a session is the n-th step and nothing else.
+pub fn a_checkpoint_is_found_by_its_number(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (_, session) = sample.begin(store, b"/w");
+    let (_, other) = sample.begin(store, b"/other");
+    let steps: Vec<StepId> = (0..3u8).map(|at| sample.append(store, session.id, &[at]).0).collect();
+    for (at, step) in steps.iter().enumerate() {
+        let found = store.checkpoint_numbered(session.id, at as u64 + 1).unwrap().unwrap();
+        assert_eq!(found, store.checkpoint(*step).unwrap().unwrap());
+    }
+    for number in [0, 4, u64::MAX, 1 << 63] {
+        assert_eq!(store.checkpoint_numbered(session.id, number).unwrap(), None, "#{number}");
+    }
+    assert_eq!(store.checkpoint_numbered(other.id, 1).unwrap(), None);
+}
+
+/// An annotation is replaced whole, and can be taken away.
+pub fn annotating_replaces_the_annotation(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (_, session) = sample.begin(store, b"/w");
+    let ((step, _), (other, _)) =
+        (sample.append(store, session.id, b"1"), sample.append(store, session.id, b"2"));
+    let full =
+        Annotation { label: Some("l".into()), note: Some("n".into()), tags: vec!["t".into(), "s".into()] };
+    let partial = Annotation { tags: vec!["u".into()], ..Annotation::default() };
+    for annotation in [full, partial, Annotation::default()] {
+        store.commit(None, &[Mutation::Annotate { step, annotation: annotation.clone() }]).unwrap();
+        assert_eq!(store.checkpoint(step).unwrap().unwrap().checkpoint.annotation, annotation);
+        assert_eq!(store.checkpoint(other).unwrap().unwrap().checkpoint.annotation, Annotation::default());
+    }
+}
+
+/// Hiding keeps a checkpoint in the lists with who hid it; showing takes that back.
+pub fn hidden_checkpoints_stay_listed_and_come_back(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(store, b"/w");
+    let steps: Vec<StepId> = (0..3u8).map(|at| sample.append(store, session.id, &[at]).0).collect();
+    let by = OpId::from_bytes([5; 16]);
+    let hidden = || -> Vec<Option<OpId>> {
+        store
+            .checkpoints(workspace.id)
+            .unwrap()
+            .into_iter()
+            .map(|stored| stored.checkpoint.hidden_by)
+            .collect()
+    };
+    store.commit(None, &[Mutation::SetHidden { steps: steps[..2].to_vec(), by: Some(by) }]).unwrap();
+    assert_eq!(hidden(), [None, Some(by), Some(by)]);
+    store.commit(None, &[Mutation::SetHidden { steps: vec![steps[0]], by: None }]).unwrap();
+    assert_eq!(hidden(), [None, Some(by), None]);
+    store.read(ObjectKind::Blob, store.checkpoint(steps[1]).unwrap().unwrap().checkpoint.step.state).unwrap();
+}
+
+/// Purging marks hidden checkpoints; one that was shown again in time keeps its state.
+pub fn only_hidden_checkpoints_are_purged(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (_, session) = sample.begin(store, b"/w");
+    let ((hidden, _), (shown, _)) =
+        (sample.append(store, session.id, b"1"), sample.append(store, session.id, b"2"));
+    let by = Some(OpId::from_bytes([5; 16]));
+    store.commit(None, &[Mutation::SetHidden { steps: vec![hidden], by }]).unwrap();
+    store.commit(None, &[Mutation::Purge { steps: vec![hidden, shown] }]).unwrap();
+    assert!(store.checkpoint(hidden).unwrap().unwrap().purged);
+    assert!(!store.checkpoint(shown).unwrap().unwrap().purged);
+}
+
+/// Every commit moves the mark; looking does not.
+pub fn the_mark_moves_with_every_commit(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let mut marks = vec![store.mark().unwrap()];
+    let (_, session) = sample.begin(store, b"/w");
+    marks.push(store.mark().unwrap());
+    put(store, &[b"objects alone"]);
+    marks.push(store.mark().unwrap());
+    sample.append(store, session.id, b"x");
+    marks.push(store.mark().unwrap());
+    let distinct: BTreeSet<u64> = marks.iter().map(|mark| mark.0).collect();
+    assert_eq!(distinct.len(), marks.len(), "{marks:?}");
+    drop(store.begin().unwrap());
+    store.checkpoints(sample.workspace(b"/x").id).unwrap();
+    assert_eq!(store.mark().unwrap(), marks[3]);
+}

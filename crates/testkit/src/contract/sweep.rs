@@ -1,0 +1,179 @@
+//! Promises about collection: the living stay, the dead go, and nobody builds on what has gone.
+
+use std::collections::HashSet;
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_store::StoreError;
+use stepback_store::port::Store;
+
+use super::hashes;
+use crate::sample::{Sample, append, noise, prose, put};
+
+fn sweep(store: &dyn Store, live: &[Hash]) -> u64 {
+    let mark = store.mark().unwrap();
+    store.sweep(&live.iter().copied().collect::<HashSet<_>>(), mark).unwrap().objects
+}
+
+/// What is in `live` reads back as before; everything else is gone and its space is free.
+pub fn a_sweep_keeps_the_living_and_frees_the_dead(store: &dyn Store) {
+    let blobs: Vec<Vec<u8>> = (0..40).map(|seed| noise(seed, 50_000)).collect();
+    let written = put(store, &blobs.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let (live, dead) = written.split_at(10);
+    let before = store.usage().unwrap();
+    let mark = store.mark().unwrap();
+    let swept = store.sweep(&live.iter().copied().collect(), mark).unwrap();
+    assert_eq!(swept.objects, 30);
+    assert!(swept.bytes > 1_200_000, "{swept:?}");
+    for (hash, bytes) in live.iter().zip(&blobs) {
+        assert!(store.read(ObjectKind::Blob, *hash).unwrap() == *bytes);
+    }
+    for hash in dead {
+        assert!(!store.contains(ObjectKind::Blob, *hash).unwrap());
+        assert!(store.read(ObjectKind::Blob, *hash).is_err());
+    }
+    let after = store.usage().unwrap();
+    assert_eq!((after.objects, after.raw_bytes), (10, 500_000));
+    assert!(after.total_bytes + 1_200_000 < before.total_bytes, "{before:?} {after:?}");
+    assert_eq!(sweep(store, live), 0, "a second sweep found more");
+    assert!(store.read(ObjectKind::Blob, live[0]).unwrap() == blobs[0]);
+}
+
+/// A sweep touches objects, never the log.
+pub fn a_sweep_of_everything_leaves_the_log(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(store, b"/w");
+    for at in 0..5 {
+        sample.append(store, session.id, &prose(at, 50));
+    }
+    let before = store.checkpoints(workspace.id).unwrap();
+    assert_eq!(sweep(store, &[]), 5);
+    assert_eq!(hashes(store), []);
+    assert_eq!(store.checkpoints(workspace.id).unwrap(), before);
+    let (_, receipt) = sample.append(store, session.id, b"after");
+    assert_eq!(receipt.steps, [6]);
+}
+
+/// A batch that began before a sweep may rely on what is gone: its commit is refused whole, and writing again works.
+pub fn an_older_batch_is_refused_after_a_sweep(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(store, b"/w");
+    let old = put(store, &[b"relied on"])[0];
+    let epoch = store.epoch().unwrap();
+
+    let open = store.begin().unwrap();
+    assert!(open.contains(ObjectKind::Blob, old).unwrap());
+    open.write(ObjectKind::Blob, b"new in an open batch", None).unwrap();
+    let finished = store.begin().unwrap();
+    finished.write(ObjectKind::Blob, b"new in a finished batch", None).unwrap();
+    let finished = finished.finish().unwrap();
+    assert_eq!(finished.epoch, epoch);
+
+    assert_eq!(sweep(store, &[]), 1);
+    assert!(store.epoch().unwrap() > epoch);
+    for batch in [open.finish().unwrap(), finished] {
+        let refused = store.commit(Some(batch), &[append(sample.step(session.id, old))]);
+        assert!(matches!(refused, Err(StoreError::Collected)), "{refused:?}");
+    }
+    assert_eq!(hashes(store), []);
+    assert_eq!(store.checkpoints(workspace.id).unwrap(), []);
+
+    assert_eq!(sample.append(store, session.id, b"relied on").1.steps, [1]);
+    assert_eq!(store.read(ObjectKind::Blob, old).unwrap(), b"relied on");
+}
+
+/// A sweep that does not know the latest commit frees nothing.
+pub fn a_sweep_is_refused_when_something_was_committed(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (_, session) = sample.begin(store, b"/w");
+    let first = put(store, &[b"first"])[0];
+    let mark = store.mark().unwrap();
+    let epoch = store.epoch().unwrap();
+    sample.append(store, session.id, b"second");
+    let swept = store.sweep(&HashSet::from([first]), mark);
+    assert!(matches!(swept, Err(StoreError::Grew)), "{swept:?}");
+    assert_eq!(store.epoch().unwrap(), epoch);
+    assert_eq!(hashes(store).len(), 2);
+
+    let mark = store.mark().unwrap();
+    store.sweep(&HashSet::from([first]), mark).unwrap();
+    let again = store.sweep(&HashSet::new(), mark);
+    assert!(matches!(again, Err(StoreError::Grew)), "a sweep counts as a commit: {again:?}");
+}
+
+/// An object stored as a difference stays readable, whether or not the caller names what it differs from.
+pub fn what_a_living_object_is_stored_against_survives(store: &dyn Store) {
+    let mut text = prose(1, 500);
+    let mut previous = None;
+    let mut versions = Vec::new();
+    for version in 0..20 {
+        text.extend_from_slice(format!("appended in version {version}\n").as_bytes());
+        let batch = store.begin().unwrap();
+        let hash = batch.write(ObjectKind::Blob, &text, previous).unwrap();
+        store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
+        previous = Some(hash);
+        versions.push((hash, text.clone()));
+    }
+    put(store, &[&noise(1, 200_000)]);
+    for keep in [vec![19, 7, 3], vec![19, 7], vec![7]] {
+        let live: Vec<Hash> = keep.iter().map(|at| versions[*at].0).collect();
+        sweep(store, &live);
+        for at in keep {
+            let (hash, bytes) = &versions[at];
+            assert!(
+                store.read(ObjectKind::Blob, *hash).unwrap() == *bytes,
+                "version {at} came back differently"
+            );
+        }
+        assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    }
+    sweep(store, &[]);
+    assert_eq!(hashes(store), []);
+}
+
+/// Freed is not forbidden.
+pub fn a_freed_object_can_be_written_again(store: &dyn Store) {
+    for round in 0..3 {
+        let hash = put(store, &[&prose(1, 100)])[0];
+        assert_eq!(store.read(ObjectKind::Blob, hash).unwrap(), prose(1, 100), "round {round}");
+        assert_eq!(sweep(store, &[]), 1);
+        assert!(!store.contains(ObjectKind::Blob, hash).unwrap());
+    }
+}
+
+/// Nothing to free, nothing to fail.
+pub fn sweeping_an_empty_store_is_no_harm(store: &dyn Store) {
+    assert_eq!(sweep(store, &[]), 0);
+    assert_eq!(sweep(store, &[Hash::from_bytes([1; 32])]), 0);
+    put(store, &[b"works"]);
+}
+
+/// Usage counts objects and bytes, up and down.
+pub fn usage_grows_and_shrinks(store: &dyn Store) {
+    let empty = store.usage().unwrap();
+    assert_eq!((empty.objects, empty.raw_bytes, empty.stored_bytes), (0, 0, 0));
+    let kept = put(store, &[&noise(1, 400_000)])[0];
+    let one = store.usage().unwrap();
+    put(store, &[&noise(2, 400_000)]);
+    let two = store.usage().unwrap();
+    assert_eq!((one.objects, one.raw_bytes, two.objects, two.raw_bytes), (1, 400_000, 2, 800_000));
+    assert!(two.stored_bytes > one.stored_bytes && two.total_bytes > one.total_bytes, "{one:?} {two:?}");
+    assert!(two.total_bytes >= two.stored_bytes);
+    sweep(store, &[kept]);
+    let swept = store.usage().unwrap();
+    assert_eq!((swept.objects, swept.stored_bytes), (1, one.stored_bytes));
+    assert!(swept.total_bytes < two.total_bytes, "{two:?} {swept:?}");
+}
+
+/// The store's own check finds nothing, whatever was done through the port.
+pub fn a_healthy_store_has_no_complaints(store: &dyn Store) {
+    let nothing = Vec::<String>::new();
+    assert_eq!(store.check().unwrap(), nothing);
+    let kept = put(store, &[&noise(1, 100_000), &prose(1, 100)])[1];
+    let given_up = store.begin().unwrap();
+    given_up.write(ObjectKind::Blob, &noise(2, 2 << 20), None).unwrap();
+    drop(given_up);
+    assert_eq!(store.check().unwrap(), nothing);
+    sweep(store, &[kept]);
+    assert_eq!(store.check().unwrap(), nothing);
+    assert_eq!(store.read(ObjectKind::Blob, kept).unwrap(), prose(1, 100));
+}

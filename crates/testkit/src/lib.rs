@@ -1,0 +1,10 @@
+//! What tests share: the contract every store keeps, sample records, and child processes.
+//!
+//! Only tests depend on this crate. [`contract`] decides what a correct store is: a new backend expands
+//! [`store_contract!`] once and gets one test per clause. [`sample`] makes records that are exact to the byte, and
+//! [`process`] runs one test of a binary as a real process of its own.
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
+pub mod contract;
+pub mod process;
+pub mod sample;

@@ -1,0 +1,451 @@
+//! Applying a plan to the user's files so that no byte is lost, whatever happens meanwhile.
+//!
+//! New content is written beside its target and *exchanged* with it; what comes out is checked to be what the plan saved, and
+//! put back if it is not, so that even an edit in the last microsecond survives. A deletion is a rename, a check, and only
+//! then an unlink. Everything can be repeated: a path that already is as planned is left as it is, which is how an
+//! interrupted application is finished. Names of temporary files derive from the operation, so that they can be found.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, FileType, Mode, RenameFlags};
+use rustix::io::Errno;
+use stepback_faults as faults;
+use stepback_model::object::ObjectSource;
+use stepback_model::path::RelPath;
+use stepback_model::plan::PlannedChange;
+use stepback_model::tree::{MODE_MASK, Node};
+
+use crate::beneath::{Beneath, CompareError, Identity, Present, compare};
+use crate::error::WorktreeError;
+use crate::vault::Vault;
+
+mod write;
+
+/// Beginning of the names of temporary files; scans pass over them.
+pub const TEMPORARY: &[u8] = b".stepback-tmp-";
+
+/// What became of one planned change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The path is as planned now.
+    Done,
+    /// The path was left as it is, for this reason.
+    LeftAlone(String),
+}
+
+/// Applies changes beneath one root.
+pub struct Applier<'a> {
+    beneath: Beneath,
+    source: &'a (dyn ObjectSource + Sync),
+    vault: Option<&'a Vault>,
+    /// Marks this operation's temporary files.
+    tag: String,
+    threads: usize,
+    /// Directories made writable for the time being, with the permission bits they had.
+    loosened: Mutex<BTreeMap<RelPath, u32>>,
+}
+
+/// An application that could not go on.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong where.
+    pub error: WorktreeError,
+    /// What had become of each change by then; `None` for those not reached.
+    pub outcomes: Vec<Option<Outcome>>,
+}
+
+impl<'a> Applier<'a> {
+    /// Prepares to change files beneath `root`. `tag` must be unique to the operation.
+    pub fn new(
+        root: &Path,
+        source: &'a (dyn ObjectSource + Sync),
+        vault: Option<&'a Vault>,
+        tag: &str,
+        threads: usize,
+    ) -> Result<Self, WorktreeError> {
+        let beneath =
+            Beneath::open(root).map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
+        let loosened = Mutex::default();
+        Ok(Self { beneath, source, vault, tag: tag.to_string(), threads, loosened })
+    }
+
+    /// Applies `changes` (sorted by path) and makes them durable. On failure, what was done stays done and is reported.
+    pub fn apply(
+        &self,
+        changes: &[PlannedChange],
+        progress: Option<&AtomicU64>,
+    ) -> Result<Vec<Outcome>, Box<Failure>> {
+        let outcomes = Mutex::new(vec![None; changes.len()]);
+        let run = || -> Result<(), WorktreeError> {
+            let count = || {
+                if let Some(progress) = progress {
+                    progress.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            let set = |at: usize, outcome: Outcome| lock(&outcomes)[at] = Some(outcome);
+            self.remove_phase(changes, &set)?;
+            self.make_dirs_phase(changes, &set)?;
+            self.write_phase(changes, &set, &count)?;
+            self.dir_modes_phase(changes, &set)
+        };
+        let result = run();
+        let tightened = self.tighten();
+        let result = result.and(tightened).and_then(|()| {
+            faults::point()
+                .and_then(|()| Ok(rustix::fs::syncfs(self.beneath.root())?))
+                .map_err(WorktreeError::io("sync", &RelPath::root()))
+        });
+        let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            Ok(()) => Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or(Outcome::Done)).collect()),
+            Err(error) => Err(Box::new(Failure { error, outcomes })),
+        }
+    }
+
+    /// Whatever must go: deepest first, so that directories are empty when their turn comes.
+    fn remove_phase(&self, changes: &[PlannedChange], set: &dyn Fn(usize, Outcome)) -> Result<(), WorktreeError> {
+        let mut beneath = self.beneath.again();
+        for (at, change) in changes.iter().enumerate().rev() {
+            let Some(now) = &change.now else { continue };
+            let replaced = match &change.then {
+                None => true,
+                // A directory and anything else cannot be exchanged in one step.
+                Some(then) => now.is_dir() != then.is_dir(),
+            };
+            if !replaced {
+                continue;
+            }
+            beneath.forget();
+            let outcome = if now.is_dir() {
+                self.remove_dir(&mut beneath, &change.path, change.then.as_ref())?
+            } else {
+                self.remove_file(&mut beneath, change, at)?
+            };
+            if change.then.is_none() || outcome != Outcome::Done {
+                set(at, outcome);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_dir(
+        &self,
+        beneath: &mut Beneath,
+        path: &RelPath,
+        then: Option<&Node>,
+    ) -> Result<Outcome, WorktreeError> {
+        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(Outcome::Done) };
+        let remove = || {
+            faults::point()?;
+            Ok(rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?)
+        };
+        match self.with_access(path, remove) {
+            Ok(()) => Ok(Outcome::Done),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NOENT) => Ok(Outcome::Done),
+                // Not a directory any more: fine if it already is what it shall become.
+                Some(Errno::NOTDIR) => match then.map(|then| compare(&dir, name, then, self.source)) {
+                    Some(Ok(Present::Matches(_) | Present::OtherMode(_))) => Ok(Outcome::Done),
+                    _ => Ok(Outcome::LeftAlone("it is no longer a directory".into())),
+                },
+                Some(Errno::NOTEMPTY | Errno::EXIST) => {
+                    Ok(Outcome::LeftAlone("the directory holds files that are not part of the rewind".into()))
+                }
+                _ => Err(WorktreeError::io("remove", path)(error)),
+            },
+        }
+    }
+
+    fn remove_file(
+        &self,
+        beneath: &mut Beneath,
+        change: &PlannedChange,
+        at: usize,
+    ) -> Result<Outcome, WorktreeError> {
+        let path = &change.path;
+        let Some(now) = &change.now else { return Ok(Outcome::Done) };
+        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(Outcome::Done) };
+        let identity = match self.look(&dir, name, now, path)? {
+            Present::Nothing => return Ok(Outcome::Done),
+            Present::Matches(identity) | Present::OtherMode(identity) => identity,
+            Present::Differs if change.then.as_ref().is_some_and(Node::is_dir) && is_dir(&dir, name) => {
+                return Ok(Outcome::Done);
+            }
+            Present::Differs => return Ok(changed_meanwhile()),
+        };
+        let temporary = self.temporary(at);
+        let moved = self.with_access(path, || {
+            faults::point()?;
+            rename(&dir, name, &temporary, RenameFlags::NOREPLACE)
+        });
+        match moved {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Done),
+            other => other.map_err(WorktreeError::io("remove", path))?,
+        }
+        if !is_identical(&dir, &temporary, identity) {
+            // Somebody wrote to it after we looked: it goes back.
+            rename(&dir, &temporary, name, RenameFlags::NOREPLACE).map_err(WorktreeError::io("put back", path))?;
+            return Ok(changed_meanwhile());
+        }
+        faults::point()
+            .and_then(|()| Ok(rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty())?))
+            .map_err(WorktreeError::io("remove", path))?;
+        Ok(Outcome::Done)
+    }
+
+    fn make_dirs_phase(&self, changes: &[PlannedChange], set: &dyn Fn(usize, Outcome)) -> Result<(), WorktreeError> {
+        let mut beneath = self.beneath.again();
+        for (at, change) in changes.iter().enumerate() {
+            let Some(Node::Dir { mode, .. }) = &change.then else { continue };
+            let path = &change.path;
+            let Some((dir, name)) = found(beneath.parent(path), path)? else {
+                set(at, missing_parent());
+                continue;
+            };
+            if is_dir(&dir, name) {
+                continue;
+            }
+            // Writable until its files are there; the planned bits come last.
+            let made = self.with_access(path, || {
+                faults::point()?;
+                Ok(rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(mode | 0o700))?)
+            });
+            match made {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    set(at, Outcome::LeftAlone("something else is in its place".into()));
+                }
+                Err(error) => return Err(WorktreeError::io("create", path)(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Files and links, on all threads.
+    fn write_phase(
+        &self,
+        changes: &[PlannedChange],
+        set: &(dyn Fn(usize, Outcome) + Sync),
+        count: &(dyn Fn() + Sync),
+    ) -> Result<(), WorktreeError> {
+        let next = AtomicUsize::new(0);
+        let failure = Mutex::new(None);
+        let work = || {
+            const AT_A_TIME: usize = 16;
+            let mut beneath = self.beneath.again();
+            loop {
+                let from = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+                if from >= changes.len() || lock(&failure).is_some() {
+                    return;
+                }
+                for (at, change) in changes.iter().enumerate().skip(from).take(AT_A_TIME) {
+                    let writes = matches!(&change.then, Some(Node::File { .. } | Node::Symlink { .. }));
+                    if !writes {
+                        continue;
+                    }
+                    match self.write(&mut beneath, change, at) {
+                        Ok(outcome) => set(at, outcome),
+                        Err(error) => {
+                            lock(&failure).get_or_insert(error);
+                            return;
+                        }
+                    }
+                    count();
+                }
+            }
+        };
+        let threads = if changes.len() < 64 { 1 } else { self.threads.max(1) };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// Permission bits of directories, deepest first: a directory may be about to become read-only.
+    fn dir_modes_phase(&self, changes: &[PlannedChange], set: &dyn Fn(usize, Outcome)) -> Result<(), WorktreeError> {
+        let mut beneath = self.beneath.again();
+        for (at, change) in changes.iter().enumerate().rev() {
+            let Some(Node::Dir { mode, .. }) = &change.then else { continue };
+            let Some((dir, name)) = found(beneath.parent(&change.path), &change.path)? else { continue };
+            if !is_dir(&dir, name) {
+                continue;
+            }
+            lock(&self.loosened).remove(&change.path);
+            set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", &change.path))?;
+            set(at, Outcome::Done);
+        }
+        Ok(())
+    }
+
+    fn look(
+        &self,
+        dir: &impl AsFd,
+        name: &OsStr,
+        node: &Node,
+        path: &RelPath,
+    ) -> Result<Present, WorktreeError> {
+        match compare(dir, name, node, self.source) {
+            Ok(present) => Ok(present),
+            Err(CompareError::Object(error)) => Err(error.into()),
+            // What we may not read, we cannot have saved: it is not ours to replace.
+            Err(CompareError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Present::Differs),
+            Err(CompareError::Io(error)) => Err(WorktreeError::io("look at", path)(error)),
+        }
+    }
+
+    fn temporary(&self, at: usize) -> OsString {
+        let mut name = TEMPORARY.to_vec();
+        name.extend_from_slice(format!("{}-{at}", self.tag).as_bytes());
+        OsString::from_vec(name)
+    }
+
+    /// Runs an action in the directory that holds `path`; if that is read-only but ours, makes it writable for the time being.
+    fn with_access<T>(&self, path: &RelPath, action: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match action() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                if !self.loosen(path)? {
+                    return Err(error);
+                }
+                action()
+            }
+            other => other,
+        }
+    }
+
+    fn loosen(&self, path: &RelPath) -> io::Result<bool> {
+        let Some((parent, _)) = path.split_last() else { return Ok(false) };
+        let mut beneath = self.beneath.again();
+        let Some((above, name)) = beneath.parent(&parent)? else { return Ok(false) };
+        let stat = rustix::fs::statat(&above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let mode = stat.st_mode & MODE_MASK;
+        if mode & 0o300 == 0o300 {
+            return Ok(false);
+        }
+        lock(&self.loosened).entry(parent.clone()).or_insert(mode);
+        set_mode(&above, name, mode | 0o700)?;
+        Ok(true)
+    }
+
+    /// Gives directories back the permission bits they had.
+    fn tighten(&self) -> Result<(), WorktreeError> {
+        let loosened = std::mem::take(&mut *lock(&self.loosened));
+        let mut beneath = self.beneath.again();
+        for (path, mode) in loosened.iter().rev() {
+            if let Some((dir, name)) = found(beneath.parent(path), path)?
+                && is_dir(&dir, name)
+            {
+                set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears up after an interrupted application: temporary files that hold nothing but planned or saved content go, a file
+    /// that somebody else had just written is put back under its name.
+    pub fn clean_up(&self, changes: &[PlannedChange]) -> Result<(), WorktreeError> {
+        let mut beneath = self.beneath.again();
+        for (at, change) in changes.iter().enumerate() {
+            let path = &change.path;
+            let Some((dir, name)) = found(beneath.parent(path), path)? else { continue };
+            let temporary = self.temporary(at);
+            if rustix::fs::statat(&dir, &temporary, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+                continue;
+            }
+            let is = |node: &Option<Node>| -> Result<bool, WorktreeError> {
+                let Some(node) = node else { return Ok(false) };
+                let present = self.look(&dir, &temporary, node, path)?;
+                Ok(matches!(present, Present::Matches(_) | Present::OtherMode(_)))
+            };
+            let expected_there = match &change.then {
+                Some(then) => {
+                    let present = self.look(&dir, name, then, path)?;
+                    matches!(present, Present::Matches(_) | Present::OtherMode(_))
+                }
+                None => rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).is_err(),
+            };
+            if expected_there && !is(&change.now)? && !is(&change.then)? {
+                // Exchanged out, but not what was saved: somebody's edit.
+                let back = if change.then.is_some() {
+                    rename(&dir, &temporary, name, RenameFlags::EXCHANGE)
+                } else {
+                    rename(&dir, &temporary, name, RenameFlags::NOREPLACE)
+                };
+                back.map_err(WorktreeError::io("put back", path))?;
+            }
+            // Now it is planned content, saved content, or a half-written copy of planned content.
+            let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn changed_meanwhile() -> Outcome {
+    Outcome::LeftAlone("it was changed by somebody else meanwhile".into())
+}
+
+fn missing_parent() -> Outcome {
+    Outcome::LeftAlone("its directory is missing or is not a directory any more".into())
+}
+
+type Parent<'p> = Option<(std::sync::Arc<std::os::fd::OwnedFd>, &'p OsStr)>;
+
+/// The parent directory, or `None` if it is not there or leads through something that is not a directory.
+fn found<'p>(parent: io::Result<Parent<'p>>, path: &RelPath) -> Result<Parent<'p>, WorktreeError> {
+    match parent {
+        Ok(parent) => Ok(parent),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            _ => Err(WorktreeError::io("reach", path)(error)),
+        },
+    }
+}
+
+fn is_dir(dir: &impl AsFd, name: &OsStr) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+fn is_identical(dir: &impl AsFd, name: &OsStr, identity: Identity) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| Identity::of(&stat) == identity)
+}
+
+fn rename(dir: &impl AsFd, from: &OsStr, to: &OsStr, flags: RenameFlags) -> io::Result<()> {
+    match rustix::fs::renameat_with(dir, from, dir, to, flags) {
+        Ok(()) => Ok(()),
+        // File systems without these flags: the check before is all there is.
+        Err(Errno::INVAL | Errno::NOSYS) if flags == RenameFlags::NOREPLACE => {
+            if rustix::fs::statat(dir, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            Ok(rustix::fs::renameat(dir, from, dir, to)?)
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn set_mode(dir: &impl AsFd, name: &OsStr, mode: u32) -> io::Result<()> {
+    faults::point()?;
+    // The name was just seen to be a directory or a file of ours; `fchmodat` follows links, so look once more.
+    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if stat.st_mode & MODE_MASK == mode {
+        return Ok(());
+    }
+    Ok(rustix::fs::chmodat(dir, name, Mode::from_raw_mode(mode), AtFlags::empty())?)
+}

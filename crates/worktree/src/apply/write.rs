@@ -1,0 +1,168 @@
+//! Writing one file or link: beside its target, then exchanged with it, then read back.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use stepback_faults as faults;
+use stepback_model::path::RelPath;
+use stepback_model::plan::PlannedChange;
+use stepback_model::tree::{Content, Node};
+
+use super::{
+    Applier, Outcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode,
+};
+use crate::beneath::{Beneath, Present};
+use crate::error::WorktreeError;
+use crate::git;
+use crate::restore::write_content;
+
+impl Applier<'_> {
+    /// Makes `change.path` the planned file or link.
+    pub(super) fn write(
+        &self,
+        beneath: &mut Beneath,
+        change: &PlannedChange,
+        at: usize,
+    ) -> Result<Outcome, WorktreeError> {
+        let path = &change.path;
+        let Some(then) = &change.then else { return Ok(Outcome::Done) };
+        let Some((dir, name)) = found(beneath.parent(path), path)? else { return Ok(missing_parent()) };
+        // What is there now? Normally what the plan saved; after a crash perhaps already what it wants.
+        let replaced = match &change.now {
+            Some(now) if !now.is_dir() => match self.look(&dir, name, now, path)? {
+                Present::Matches(identity) => Some(identity),
+                Present::OtherMode(_) | Present::Differs => {
+                    return self.settle(&dir, name, then, path, changed_meanwhile());
+                }
+                Present::Nothing => {
+                    return Ok(Outcome::LeftAlone("it was deleted by somebody else meanwhile".into()));
+                }
+            },
+            _ => None,
+        };
+        if replaced.is_some()
+            && let (Some(Node::File { content: old, .. }), Node::File { content: new, mode, .. }) =
+                (&change.now, then)
+            && old == new
+        {
+            set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
+            return Ok(Outcome::Done);
+        }
+        let temporary = self.temporary(at);
+        let made = self.with_access(path, || self.make(&dir, &temporary, name, then, path));
+        if let Err(error) = made {
+            let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
+            return Err(WorktreeError::io("write", path)(error));
+        }
+        let Some(identity) = replaced else {
+            return match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::NOREPLACE)) {
+                Ok(()) => self.verify(&dir, name, then, path),
+                Err(error) => {
+                    let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
+                    if error.kind() == io::ErrorKind::AlreadyExists {
+                        let outcome = Outcome::LeftAlone("somebody else created it meanwhile".into());
+                        return self.settle(&dir, name, then, path, outcome);
+                    }
+                    Err(WorktreeError::io("write", path)(error))
+                }
+            };
+        };
+        match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::EXCHANGE)) {
+            Ok(()) if is_identical(&dir, &temporary, identity) => {
+                faults::point()
+                    .and_then(|()| Ok(rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty())?))
+                    .map_err(WorktreeError::io("replace", path))?;
+            }
+            Ok(()) => {
+                // Somebody wrote to it after we looked: theirs goes back, ours goes away.
+                rename(&dir, &temporary, name, RenameFlags::EXCHANGE)
+                    .map_err(WorktreeError::io("put back", path))?;
+                let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
+                return Ok(changed_meanwhile());
+            }
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::NOSYS)) => {
+                // No exchange on this file system: the check above, made a moment ago, has to do.
+                rustix::fs::renameat(&dir, &temporary, &dir, name)
+                    .map_err(|errno| WorktreeError::io("replace", path)(errno.into()))?;
+            }
+            Err(error) => {
+                let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
+                if error.kind() == io::ErrorKind::NotFound {
+                    return Ok(Outcome::LeftAlone("it was deleted by somebody else meanwhile".into()));
+                }
+                return Err(WorktreeError::io("replace", path)(error));
+            }
+        }
+        self.verify(&dir, name, then, path)
+    }
+
+    /// The path is not what the plan saved. Fine if it already is what the plan wants, else it stays.
+    fn settle(
+        &self,
+        dir: &impl AsFd,
+        name: &OsStr,
+        then: &Node,
+        path: &RelPath,
+        otherwise: Outcome,
+    ) -> Result<Outcome, WorktreeError> {
+        match (self.look(dir, name, then, path)?, then) {
+            (Present::Matches(_), _) => Ok(Outcome::Done),
+            (Present::OtherMode(_), Node::File { mode, .. }) => {
+                set_mode(dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
+                Ok(Outcome::Done)
+            }
+            _ => Ok(otherwise),
+        }
+    }
+
+    /// Reads back what was written.
+    fn verify(&self, dir: &impl AsFd, name: &OsStr, then: &Node, path: &RelPath) -> Result<Outcome, WorktreeError> {
+        match self.look(dir, name, then, path)? {
+            Present::Matches(_) => Ok(Outcome::Done),
+            _ => {
+                let error = io::Error::other("what was read back is not what was written");
+                Err(WorktreeError::io("verify", path)(error))
+            }
+        }
+    }
+
+    fn make(
+        &self,
+        dir: &impl AsFd,
+        temporary: &OsStr,
+        name: &OsStr,
+        then: &Node,
+        path: &RelPath,
+    ) -> io::Result<()> {
+        faults::point()?;
+        match then {
+            Node::Symlink { target } => {
+                let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
+                Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), dir, temporary)?)
+            }
+            Node::File { content: Content::Vaulted, .. } => {
+                let parent = path.split_last().map(|(parent, _)| parent).unwrap_or_default();
+                let parent_name = parent.components().next_back().unwrap_or_default();
+                let key = git::vault_name(parent_name, name.as_bytes());
+                let (Some(key), Some(vault)) = (key, self.vault) else {
+                    return Err(io::Error::new(io::ErrorKind::NotFound, "its content is not in the vault"));
+                };
+                let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
+                vault.bring_back(&key, dir.as_fd(), temporary)
+            }
+            Node::File { mode, content, .. } => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let fd = rustix::fs::openat(dir, temporary, flags, Mode::from_raw_mode(0o600))?;
+                let mut file = File::from(fd);
+                write_content(&mut file, content, self.source)?;
+                Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?)
+            }
+            Node::Dir { .. } | Node::Skipped { .. } => Ok(()),
+        }
+    }
+}

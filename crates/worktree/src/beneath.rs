@@ -1,0 +1,196 @@
+//! Reaching a path beneath the root one component at a time, never through a symbolic link.
+//!
+//! Opening each component by itself with `O_NOFOLLOW` works on every kernel, for paths longer than `PATH_MAX`, and cannot be
+//! tricked by a directory that becomes a link between check and use: the directory handle is the check.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::list::{self, Item};
+use stepback_model::object::{ObjectError, ObjectSource};
+use stepback_model::path::RelPath;
+use stepback_model::tree::{Content, MODE_MASK, Node};
+
+use crate::content;
+
+const DIR: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The root, and the directory last used below it.
+#[derive(Debug)]
+pub struct Beneath {
+    root: Arc<OwnedFd>,
+    last: Option<(RelPath, Arc<OwnedFd>)>,
+}
+
+impl Beneath {
+    /// Opens the root itself; this one path is resolved as given.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { root: Arc::new(fd), last: None })
+    }
+
+    /// Another view of the same root, for another thread.
+    pub fn again(&self) -> Self {
+        Self { root: self.root.clone(), last: None }
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Opens the directory at `path`.
+    pub fn dir(&mut self, path: &RelPath) -> io::Result<Arc<OwnedFd>> {
+        if path.is_root() {
+            return Ok(self.root.clone());
+        }
+        if let Some((known, fd)) = &self.last
+            && known == path
+        {
+            return Ok(fd.clone());
+        }
+        let mut at = self.root.clone();
+        for name in path.components() {
+            at = Arc::new(rustix::fs::openat(&at, OsStr::from_bytes(name), DIR, Mode::empty())?);
+        }
+        self.last = Some((path.clone(), at.clone()));
+        Ok(at)
+    }
+
+    /// Opens the directory that holds `path`, and the name in it. `None` for the root.
+    pub fn parent<'p>(&mut self, path: &'p RelPath) -> io::Result<Option<(Arc<OwnedFd>, &'p OsStr)>> {
+        let Some((parent, name)) = path.split_last() else { return Ok(None) };
+        Ok(Some((self.dir(&parent)?, OsStr::from_bytes(name))))
+    }
+
+    /// Forgets the directory last used; call it after directories were renamed or removed.
+    pub fn forget(&mut self) {
+        self.last = None;
+    }
+}
+
+/// Opens a regular file for reading, following nothing.
+pub fn open_file(dir: &impl AsFd, name: &OsStr) -> rustix::io::Result<(File, rustix::fs::Stat)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    Ok((File::from(fd), stat))
+}
+
+/// What identifies a file well enough to notice that another one took its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    ino: u64,
+    size: i64,
+    mtime: (i64, u64),
+}
+
+impl Identity {
+    /// Takes it from `stat`.
+    pub fn of(stat: &rustix::fs::Stat) -> Self {
+        Self { ino: stat.st_ino, size: stat.st_size, mtime: (stat.st_mtime, stat.st_mtime_nsec) }
+    }
+}
+
+/// What is at a name, compared with what a plan expects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Present {
+    /// Exactly that.
+    Matches(Identity),
+    /// That content with other permission bits.
+    OtherMode(Identity),
+    /// Something else.
+    Differs,
+    /// Nothing.
+    Nothing,
+}
+
+/// Compares what is at `name` with `expected`, by content.
+pub fn compare(
+    dir: &impl AsFd,
+    name: &OsStr,
+    expected: &Node,
+    source: &dyn ObjectSource,
+) -> Result<Present, CompareError> {
+    let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(Present::Nothing),
+        Err(errno) => return Err(io::Error::from(errno).into()),
+    };
+    let identity = Identity::of(&stat);
+    let same_mode = |mode: u32| stat.st_mode & MODE_MASK == mode;
+    let by_mode = |mode: u32| if same_mode(mode) { Present::Matches(identity) } else { Present::OtherMode(identity) };
+    match (FileType::from_raw_mode(stat.st_mode), expected) {
+        (FileType::RegularFile, Node::File { mode, size, content }) => {
+            if stat.st_size as u64 != *size {
+                return Ok(Present::Differs);
+            }
+            let same = match content {
+                // An immutable git object is identified by its name and size.
+                Content::Vaulted => true,
+                Content::Whole(_) | Content::Chunked(_) => {
+                    let (file, opened) = open_file(dir, name).map_err(io::Error::from)?;
+                    Identity::of(&opened) == identity && same_content(&file, *size, content, source)?
+                }
+            };
+            Ok(if same { by_mode(*mode) } else { Present::Differs })
+        }
+        (FileType::Symlink, Node::Symlink { target }) => {
+            let found = rustix::fs::readlinkat(dir, name, Vec::new()).map_err(io::Error::from)?;
+            Ok(if found.as_bytes() == target { Present::Matches(identity) } else { Present::Differs })
+        }
+        (FileType::Directory, Node::Dir { mode, .. }) => Ok(by_mode(*mode)),
+        _ => Ok(Present::Differs),
+    }
+}
+
+/// Why a comparison could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// The file system.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The store.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+}
+
+/// Whether an open file of `size` bytes has `content`.
+pub fn same_content(
+    file: &File,
+    size: u64,
+    content: &Content,
+    source: &dyn ObjectSource,
+) -> Result<bool, CompareError> {
+    match content {
+        Content::Whole(hash) => {
+            let mut bytes = vec![0; size as usize];
+            match file.read_exact_at(&mut bytes, 0) {
+                Ok(()) => Ok(Hash::of(ObjectKind::Blob, &bytes) == *hash),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        }
+        Content::Chunked(hash) => {
+            let items = list::iter(source, *hash).collect::<Result<Vec<Item>, ObjectError>>()?;
+            match content::matches_chunks(file, size, &items) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+                other => Ok(other?),
+            }
+        }
+        Content::Vaulted => Ok(true),
+    }
+}

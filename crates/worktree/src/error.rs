@@ -1,0 +1,61 @@
+//! What can go wrong in a work tree, naming the path.
+
+use std::io;
+use std::path::PathBuf;
+
+use stepback_model::object::ObjectError;
+use stepback_model::path::RelPath;
+use stepback_store::StoreError;
+
+/// Why a work tree could not be scanned or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeError {
+    /// The root cannot be opened.
+    #[error("cannot open the workspace {root}: {error}")]
+    Root {
+        /// The root.
+        root: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A path could not be read or written.
+    #[error("cannot {what} {path}: {error}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: RelPath,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A file outside the workspace (a cache, a lock, the vault) could not be used.
+    #[error("cannot {what} {path}: {error}")]
+    Aside {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An object could not be read or written.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+}
+
+impl WorktreeError {
+    /// Wraps an I/O error with what was tried where.
+    pub fn io(what: &'static str, path: &RelPath) -> impl FnOnce(io::Error) -> Self {
+        let path = path.clone();
+        move |error| Self::Io { what, path, error }
+    }
+
+    /// Wraps an I/O error outside the workspace.
+    pub fn aside(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Aside { what, path, error }
+    }
+}

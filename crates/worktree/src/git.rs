@@ -1,0 +1,111 @@
+//! What is special about git directories: which files are immutable, which are passing, and where HEAD stands.
+
+use std::os::fd::BorrowedFd;
+
+use stepback_model::state::RepositorySummary;
+
+use crate::rules::read_small;
+
+/// Files in a git directory that exist only while git works. They are neither stored nor touched.
+pub fn is_transient(name: &[u8]) -> bool {
+    name.ends_with(b".lock")
+        || name.starts_with(b"tmp_")
+        || name.starts_with(b".tmp-")
+        || name.starts_with(b"fsmonitor--daemon")
+        || name == b"gc.pid"
+}
+
+/// Name in the vault for an immutable file of an `objects` directory; `None` if the file can change under its name.
+///
+/// The name is the same in every repository, because it contains the hash of the content.
+pub fn vault_name(dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let is_hex = |bytes: &[u8]| bytes.iter().all(|byte| byte.is_ascii_hexdigit());
+    if dir.len() == 2 && is_hex(dir) && (name.len() == 38 || name.len() == 62) && is_hex(name) {
+        return Some([b"object-", dir, name].concat());
+    }
+    if dir == b"pack" && name.starts_with(b"pack-") {
+        let dot = name.iter().position(|byte| *byte == b'.')?;
+        let immutable = matches!(&name[dot..], b".pack" | b".idx" | b".rev");
+        return (immutable && is_hex(&name[5..dot])).then(|| name.to_vec());
+    }
+    // Git LFS keeps files under their SHA-256.
+    (name.len() == 64 && is_hex(name)).then(|| [b"lfs-", name].concat())
+}
+
+/// Looks at a git directory: branch, commit, what is in progress, stashes.
+pub fn summarize(git_dir: BorrowedFd<'_>) -> RepositorySummary {
+    let head = read_text(git_dir, b"HEAD").unwrap_or_default();
+    let (branch, commit) = match head.strip_prefix("ref: ") {
+        Some(reference) => {
+            let branch = reference.strip_prefix("refs/heads/").unwrap_or(reference).to_string();
+            (Some(branch), resolve(git_dir, reference))
+        }
+        None => (None, (!head.is_empty()).then(|| head.clone())),
+    };
+    let exists = |name: &str| {
+        rustix::fs::accessat(git_dir, name, rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok()
+    };
+    let marks = [
+        ("MERGE_HEAD", "merge"),
+        ("rebase-merge", "rebase"),
+        ("rebase-apply", "rebase"),
+        ("CHERRY_PICK_HEAD", "cherry-pick"),
+        ("REVERT_HEAD", "revert"),
+        ("BISECT_LOG", "bisect"),
+    ];
+    let in_progress = marks.iter().find(|(file, _)| exists(file)).map(|(_, what)| (*what).to_string());
+    let stashes = read_small(git_dir, b"logs/refs/stash", 1 << 20)
+        .map_or(0, |log| log.iter().filter(|byte| **byte == b'\n').count() as u32);
+    RepositorySummary { branch, commit, in_progress, stashes }
+}
+
+fn read_text(dir: BorrowedFd<'_>, name: &[u8]) -> Option<String> {
+    let bytes = read_small(dir, name, 4096)?;
+    Some(String::from_utf8_lossy(&bytes).trim_end().to_string())
+}
+
+fn resolve(git_dir: BorrowedFd<'_>, reference: &str) -> Option<String> {
+    // A reference name comes from a file; it must not lead out of the git directory.
+    if reference.split('/').any(|part| part == "..") || reference.starts_with('/') {
+        return None;
+    }
+    if let Some(commit) = read_text(git_dir, reference.as_bytes()) {
+        return (!commit.starts_with("ref: ")).then_some(commit);
+    }
+    let packed = read_small(git_dir, b"packed-refs", 64 << 20)?;
+    String::from_utf8_lossy(&packed).lines().find_map(|line| {
+        let (commit, name) = line.split_once(' ')?;
+        (name == reference).then(|| commit.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_content_named_files_are_immutable() {
+        let loose = "b".repeat(38);
+        assert_eq!(vault_name(b"ab", loose.as_bytes()), Some(format!("object-ab{loose}").into_bytes()));
+        assert_eq!(vault_name(b"pack", b"pack-0a1b.idx"), Some(b"pack-0a1b.idx".to_vec()));
+        assert_eq!(vault_name(b"pack", b"multi-pack-index"), None);
+        assert_eq!(vault_name(b"pack", b"pack-0a1b.keep"), None);
+        assert_eq!(vault_name(b"info", b"alternates"), None);
+    }
+
+    #[test]
+    fn a_repository_is_summarised() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        write("HEAD", "ref: refs/heads/topic/x\n");
+        write("packed-refs", "# pack-refs\nabc123 refs/heads/topic/x\n");
+        write("MERGE_HEAD", "def\n");
+        let fd = std::fs::File::open(dir.path()).unwrap();
+        let summary = summarize(std::os::fd::AsFd::as_fd(&fd));
+        assert_eq!(summary.branch.as_deref(), Some("topic/x"));
+        assert_eq!(summary.commit.as_deref(), Some("abc123"));
+        assert_eq!(summary.in_progress.as_deref(), Some("merge"));
+        write("HEAD", "ref: ../../../etc/passwd\n");
+        assert_eq!(summarize(std::os::fd::AsFd::as_fd(&fd)).commit, None);
+    }
+}

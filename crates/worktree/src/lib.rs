@@ -1,0 +1,17 @@
+//! The work tree: scanning a directory into trees, and changing it according to a plan.
+//!
+//! This is the only crate that reads and writes the user's files. It never follows a symbolic link, never leaves the
+//! workspace root, and never touches a git directory unless the plan names it.
+
+pub mod apply;
+pub mod beneath;
+pub mod content;
+pub mod error;
+mod git;
+pub mod restore;
+pub mod rules;
+pub mod scan;
+mod statcache;
+pub mod vault;
+
+pub use error::WorktreeError;

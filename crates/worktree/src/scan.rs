@@ -1,0 +1,111 @@
+//! Scanning: from a directory on disk to trees in the store, reading only what changed.
+//!
+//! All threads walk directories from one stack. For every entry they compare `stat` with the [`StatCache`]; a directory
+//! where everything matches costs no allocation. Changed files are read, hashed and stored on the spot, except large ones,
+//! which all threads then cut together. Finally trees are built bottom-up for changed directories only.
+//!
+//! Names are never resolved as paths: each directory is opened by one component from its parent, without following links,
+//! so nothing outside the root can be reached and depth is bounded only by open files.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+use stepback_model::hash::Hash;
+use stepback_model::object::ObjectSource;
+use stepback_store::ObjectBatch;
+
+use crate::error::WorktreeError;
+use crate::rules::Budget;
+use crate::statcache::{self, StatCache};
+use crate::vault::Vault;
+
+mod build;
+mod entry;
+pub mod single;
+mod walk;
+
+/// Where and how to scan.
+#[derive(Debug)]
+pub struct Scan<'a> {
+    /// The workspace root.
+    pub root: &'a Path,
+    /// Where the stat cache is kept; `None` to hash everything every time.
+    pub cache: Option<&'a Path>,
+    /// Where immutable git files are hard-linked to; `None` to store their content.
+    pub vault: Option<&'a Vault>,
+    /// A directory that must not be scanned although it may lie inside the root: the store.
+    pub store_dir: Option<&'a Path>,
+    /// How much of what git ignores is stored.
+    pub budget: Budget,
+    /// The store's collection epoch.
+    pub epoch: u64,
+    /// Names the present boot of the system.
+    pub boot: [u8; 16],
+    /// Most threads to use.
+    pub threads: usize,
+    /// Counts files looked at, for a progress display.
+    pub progress: Option<&'a AtomicU64>,
+}
+
+/// What a scan found.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The tree of the workspace's files.
+    pub files: Hash,
+    /// The git directories, if there are any.
+    pub git: Option<Hash>,
+    /// Files and directories seen.
+    pub seen: u64,
+    /// Files read because `stat` did not vouch for them.
+    pub hashed: u64,
+    /// Paths that were skipped for a reason worth a warning: unreadable, or changing all the time.
+    pub troubles: Vec<stepback_model::plan::LeftAlone>,
+    update: Option<CacheUpdate>,
+}
+
+#[derive(Debug)]
+struct CacheUpdate {
+    path: PathBuf,
+    builder: statcache::Builder,
+    meta: statcache::Meta,
+}
+
+impl Snapshot {
+    /// Remembers what was scanned, for the next scan. Call it only after the scanned objects have been committed: a cached
+    /// hash promises that its object is stored. Failing to write a cache is no error; the next scan just hashes more.
+    pub fn remember(&mut self) {
+        if let Some(update) = self.update.take() {
+            let _ = update.builder.write(&update.path, &update.meta);
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// Scans the workspace, writing new content to `batch`. `source` reads what earlier scans stored.
+    pub fn run(
+        &self,
+        source: &(dyn ObjectSource + Sync),
+        batch: &dyn ObjectBatch,
+    ) -> Result<Snapshot, WorktreeError> {
+        let old = self.cache.and_then(|path| StatCache::load(path, self.boot));
+        let old = old.filter(|cache| cache.meta().rules == self.budget.fingerprint());
+        let walked = walk::walk(self, old.as_ref(), walk::Trust::Decisions, source, batch)?;
+        if walked.rules_changed && old.is_some() {
+            // A rule file changed: decisions taken under the old rules must be taken again, hashes still hold.
+            let again = walk::walk(self, old.as_ref(), walk::Trust::HashesOnly, source, batch)?;
+            return build::build(self, old.as_ref(), again, batch);
+        }
+        build::build(self, old.as_ref(), walked, batch)
+    }
+}
+
+/// The id of the running system's boot, or zeroes where the system has none.
+pub fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let mut id = [0u8; 16];
+    for (byte, pair) in id.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(&String::from_utf8_lossy(pair), 16).unwrap_or(0);
+    }
+    id
+}

@@ -1,0 +1,495 @@
+//! Looking at one directory entry: is it what the cache says, and if not, what is it now?
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::tree::SkipReason;
+
+use super::walk::{Area, DirNode, OutEntry, Shared, Trust};
+use crate::content::{self, ChunkError, WHOLE_LIMIT};
+use crate::error::WorktreeError;
+use crate::git;
+use crate::rules::{self, Verdict};
+use crate::statcache::{Dir, Entry, IGNORED, Kind, NONE, RACY, Stat};
+use crate::vault::Kept;
+
+/// Files above this size wait until the walk is over, so that all threads can share the work.
+const DEFER: u64 = 8 << 20;
+/// How often a file that changes while it is read is tried.
+const ATTEMPTS: usize = 4;
+/// Files changed this shortly before the scan (in nanoseconds) could change again within the same timestamp.
+const RACY_MARGIN: i64 = 20_000_000;
+/// The same where timestamps have whole seconds.
+const COARSE_MARGIN: i64 = 2_000_000_000;
+
+const NO_HASH: Hash = Hash::from_bytes([0; 32]);
+
+const REASONS: [SkipReason; 10] = [
+    SkipReason::HeavyCache,
+    SkipReason::Rule,
+    SkipReason::Budget,
+    SkipReason::Fifo,
+    SkipReason::Socket,
+    SkipReason::Device,
+    SkipReason::Unreadable,
+    SkipReason::GitDir,
+    SkipReason::Foreign,
+    SkipReason::Unstable,
+];
+
+/// The reason behind a cached number.
+pub(super) fn reason_from(aux: u32) -> Option<SkipReason> {
+    REASONS.get(aux as usize).copied()
+}
+
+pub(super) fn reason_number(reason: SkipReason) -> u32 {
+    REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u32
+}
+
+/// A large file to be stored after the walk.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub dir: u32,
+    pub node: Arc<DirNode>,
+    pub name: Vec<u8>,
+    pub old: Option<Hash>,
+}
+
+/// What an entry turned out to be.
+#[derive(Debug)]
+pub(super) enum Examined {
+    /// What the cache says, at this position.
+    Same(u32),
+    /// Something else.
+    New(OutEntry),
+    /// A large file, to be stored later; the entry is a placeholder.
+    Large(OutEntry, Option<Hash>),
+    /// Not there any more, or only passing.
+    Gone,
+    /// A directory after all (file systems that do not tell types in listings).
+    IsDir,
+}
+
+/// What a subdirectory turned out to be.
+#[derive(Debug)]
+pub(super) enum ExaminedDir {
+    /// Not to be descended into.
+    Skipped { same_at: Option<u32>, entry: OutEntry },
+    /// To be walked.
+    Walk { same_at: Option<u32>, entry: OutEntry, old: u32 },
+    /// A directory of immutable objects with no entry added or removed: what the cache says holds without looking.
+    Untouched { at: u32, id: u32, old: u32, stat: Stat },
+}
+
+pub(super) fn to_stat(stat: &rustix::fs::Stat) -> Stat {
+    let nanos = |seconds: i64, nanos: u64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos as i64);
+    Stat {
+        size: stat.st_size as u64,
+        mtime: nanos(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: nanos(stat.st_ctime, stat.st_ctime_nsec),
+        ino: stat.st_ino,
+        mode: stat.st_mode,
+    }
+}
+
+/// Git's rule for racy timestamps, with the status change time: whoever changes a file changes that, and cannot set it.
+pub(super) fn is_racy(stat: &Stat, started: i64) -> bool {
+    let coarse = stat.ctime % 1_000_000_000 == 0 && stat.mtime % 1_000_000_000 == 0;
+    stat.ctime.saturating_add(if coarse { COARSE_MARGIN } else { RACY_MARGIN }) >= started
+}
+
+/// Looks at entries, with buffers that are used again and again.
+pub(super) struct Examiner<'a> {
+    shared: &'a Shared<'a>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Examiner<'a> {
+    pub fn new(shared: &'a Shared<'a>) -> Self {
+        Self { shared, buffer: Vec::new() }
+    }
+
+    /// Looks at an entry that is not a directory.
+    pub fn examine(
+        &mut self,
+        dir: &Arc<DirNode>,
+        name: &[u8],
+        kind: FileType,
+        cached: Option<&Dir<'_>>,
+    ) -> Result<Examined, WorktreeError> {
+        if dir.area != Area::Work && git::is_transient(name) {
+            return Ok(Examined::Gone);
+        }
+        let at = cached.and_then(|cached| cached.find(name));
+        let known = at.and_then(|at| cached.and_then(|cached| cached.entry(at)));
+        let same = || Ok(Examined::Same(at.unwrap_or(0) as u32));
+        if let Some(reason) = special(kind) {
+            let unchanged = known.is_some_and(|known| known.kind == Kind::Skipped && known.aux == reason_number(reason));
+            return if unchanged { same() } else { Ok(Examined::New(skipped(name, Stat::default(), reason))) };
+        }
+        let stat = match rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Examined::Gone),
+            Err(Errno::ACCESS) => {
+                return Ok(Examined::New(skipped(name, Stat::default(), SkipReason::Unreadable)));
+            }
+            Err(errno) => return Err(WorktreeError::io("look at", &dir.path().join(name))(errno.into())),
+        };
+        let found = to_stat(&stat);
+        if let Some(known) = &known
+            && known.stat == found
+            && known.flags & RACY == 0
+            && known.kind != Kind::Dir
+            && known.aux != reason_number(SkipReason::Unstable)
+            && self.still_believed(dir, known)?
+        {
+            return same();
+        }
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => self.regular(dir, name, found, known.as_ref()),
+            FileType::Symlink => Ok(symlink(dir, name, found)),
+            FileType::Directory => Ok(Examined::IsDir),
+            other => {
+                let reason = special(other).unwrap_or(SkipReason::Device);
+                Ok(Examined::New(skipped(name, Stat::default(), reason)))
+            }
+        }
+    }
+
+    /// Whether a cached entry whose `stat` is unchanged may be taken over as it is.
+    fn still_believed(&self, dir: &Arc<DirNode>, known: &Entry<'_>) -> Result<bool, WorktreeError> {
+        if self.shared.trust == Trust::HashesOnly && dir.area == Area::Work {
+            let out = dir.own_verdict(known.name, false) == Verdict::Out;
+            let is_out = known.kind == Kind::Skipped && known.aux == reason_number(SkipReason::Rule);
+            let ignored = dir.is_ignored(known.name, false);
+            if out != is_out || ignored != (known.flags & IGNORED != 0) {
+                return Ok(false);
+            }
+        }
+        if self.shared.confirm {
+            let object = match known.kind {
+                Kind::Whole => ObjectKind::Blob,
+                Kind::Chunked => ObjectKind::List,
+                // The vault is swept together with the objects; keep the file in it again.
+                Kind::Vaulted => return Ok(false),
+                Kind::Dir | Kind::Symlink | Kind::Skipped => return Ok(true),
+            };
+            return Ok(self.shared.batch.contains(object, known.hash)?);
+        }
+        Ok(true)
+    }
+
+    fn regular(
+        &mut self,
+        dir: &Arc<DirNode>,
+        name: &[u8],
+        found: Stat,
+        known: Option<&Entry<'_>>,
+    ) -> Result<Examined, WorktreeError> {
+        let mut flags = 0;
+        match dir.area {
+            Area::Work => {
+                let verdict = dir.own_verdict(name, false);
+                if verdict == Verdict::Out {
+                    return Ok(Examined::New(skipped(name, found, SkipReason::Rule)));
+                }
+                if dir.is_ignored(name, false) {
+                    flags |= IGNORED;
+                    let before = known.filter(|known| known.flags & IGNORED != 0).map_or(0, |known| known.stat.size);
+                    if verdict != Verdict::In && !self.within_budget(found.size, before) {
+                        let mut entry = skipped(name, found, SkipReason::Budget);
+                        entry.flags |= IGNORED;
+                        return Ok(Examined::New(entry));
+                    }
+                }
+            }
+            Area::Objects => {
+                if let (Some(key), Some(vault)) = (git::vault_name(&dir.name, name), self.shared.scan.vault) {
+                    let budget = self.shared.scan.budget.git_copy;
+                    return match vault.keep(dir.fd.as_fd(), name, &key, found.size, budget) {
+                        Ok(Kept::Yes) => {
+                            // Linking changes the status change time: look again.
+                            let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
+                                .map_or(found, |stat| to_stat(&stat));
+                            Ok(Examined::New(self.entry(name, Kind::Vaulted, stat, NO_HASH, 0)))
+                        }
+                        Ok(Kept::OverBudget) => Ok(Examined::New(skipped(name, found, SkipReason::Budget))),
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Examined::Gone),
+                        Err(error) => Err(WorktreeError::io("keep", &dir.path().join(name))(error)),
+                    };
+                }
+            }
+            Area::Git => {}
+        }
+        let previous = known.filter(|known| matches!(known.kind, Kind::Whole | Kind::Chunked));
+        if found.size > DEFER {
+            let old = previous.filter(|known| known.kind == Kind::Chunked).map(|known| known.hash);
+            return Ok(Examined::Large(self.entry(name, Kind::Chunked, found, NO_HASH, flags), old));
+        }
+        self.store(dir, name, previous, flags)
+    }
+
+    /// Counts an ignored file against the budget; `false` if it does not fit any more.
+    fn within_budget(&self, size: u64, before: u64) -> bool {
+        let budget = &self.shared.scan.budget;
+        let (used, total) = if size <= rules::SMALL {
+            (&self.shared.ignored_bytes[0], budget.small_total)
+        } else {
+            (&self.shared.ignored_bytes[1], budget.large_total)
+        };
+        let added = size.saturating_sub(before);
+        if size > budget.file || used.fetch_add(added, Ordering::Relaxed) + added > total {
+            used.fetch_sub(if size > budget.file { 0 } else { added }, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// Reads and stores a file; tries again while it changes under the reader.
+    fn store(
+        &mut self,
+        dir: &Arc<DirNode>,
+        name: &[u8],
+        previous: Option<&Entry<'_>>,
+        flags: u8,
+    ) -> Result<Examined, WorktreeError> {
+        let fail = |error: io::Error| WorktreeError::io("read", &dir.path().join(name))(error);
+        for _ in 0..ATTEMPTS {
+            let (file, before) = match open_regular(dir, name) {
+                Opened::File(file, stat) => (file, stat),
+                Opened::Gone => return Ok(Examined::Gone),
+                Opened::Unreadable(stat) => {
+                    return Ok(Examined::New(skipped(name, stat, SkipReason::Unreadable)));
+                }
+                Opened::Changed => continue,
+                Opened::Failed(error) => return Err(fail(error)),
+            };
+            self.shared.hashed.fetch_add(1, Ordering::Relaxed);
+            let stored = if before.size > WHOLE_LIMIT {
+                let old = previous.filter(|known| known.kind == Kind::Chunked).map(|known| known.hash);
+                content::store_chunked(&file, before.size, old, self.shared.source, self.shared.batch, 1)
+                    .map(|hash| (Kind::Chunked, hash))
+            } else {
+                self.store_whole(&file, before.size, previous).map(|hash| (Kind::Whole, hash))
+            };
+            match stored {
+                Ok((kind, hash)) if unchanged(&file, &before) => {
+                    return Ok(Examined::New(self.entry(name, kind, before, hash, flags)));
+                }
+                Ok(_) => {}
+                Err(ChunkError::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+                Err(ChunkError::Read(error)) => return Err(fail(error)),
+                Err(ChunkError::Store(error)) => return Err(error.into()),
+            }
+        }
+        Ok(Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)))
+    }
+
+    fn store_whole(&mut self, file: &File, size: u64, previous: Option<&Entry<'_>>) -> Result<Hash, ChunkError> {
+        if self.buffer.len() < size as usize {
+            self.buffer.resize(size as usize, 0);
+        }
+        let bytes = &mut self.buffer[..size as usize];
+        file.read_exact_at(bytes, 0)?;
+        let similar = previous.filter(|known| known.kind == Kind::Whole).map(|known| known.hash);
+        Ok(self.shared.batch.write(ObjectKind::Blob, bytes, similar)?)
+    }
+
+    fn entry(&self, name: &[u8], kind: Kind, stat: Stat, hash: Hash, flags: u8) -> OutEntry {
+        let racy = if is_racy(&stat, self.shared.started) { RACY } else { 0 };
+        OutEntry { name: name.to_vec(), kind, flags: flags | racy, stat, hash, aux: 0, target: Vec::new() }
+    }
+
+    /// Looks at a subdirectory before it is descended into.
+    pub fn examine_dir(
+        &mut self,
+        dir: &Arc<DirNode>,
+        name: &[u8],
+        area: Area,
+        cached: Option<&Dir<'_>>,
+        next_id: &AtomicU32,
+    ) -> ExaminedDir {
+        let at = cached.and_then(|cached| cached.find(name));
+        let known = at.and_then(|at| cached.and_then(|cached| cached.entry(at)));
+        let at = at.map(|at| at as u32);
+        let trusted = self.shared.trust == Trust::Decisions;
+        if area == Area::Work {
+            let known_out =
+                known.as_ref().filter(|known| known.kind == Kind::Skipped).and_then(|known| reason_from(known.aux));
+            let known_in = known.as_ref().is_some_and(|known| known.kind == Kind::Dir);
+            let reason = if trusted && known_out == Some(SkipReason::Rule) {
+                known_out
+            } else if trusted && known_in && !rules::is_heavy(dir.fd.as_fd(), name) {
+                None
+            } else {
+                self.leave_out(dir, name)
+            };
+            if let Some(reason) = reason {
+                let same_at = at.filter(|_| known_out == Some(reason));
+                return ExaminedDir::Skipped { same_at, entry: skipped(name, Stat::default(), reason) };
+            }
+        }
+        let old = known.as_ref().filter(|known| known.kind == Kind::Dir).map_or(NONE, |known| known.aux);
+        if area == Area::Objects
+            && !self.shared.confirm
+            && old != NONE
+            && let (Some(at), Some(known)) = (at, &known)
+            && let Some(stat) = self.untouched(dir, name, known)
+        {
+            let id = next_id.fetch_add(1, Ordering::Relaxed);
+            return ExaminedDir::Untouched { at, id, old, stat };
+        }
+        let id = next_id.fetch_add(1, Ordering::Relaxed);
+        let mut entry = self.entry(name, Kind::Dir, Stat::default(), NO_HASH, 0);
+        entry.aux = id;
+        ExaminedDir::Walk { same_at: at.filter(|_| old != NONE), entry, old }
+    }
+
+    /// Why a directory is not stored, if it is not.
+    fn leave_out(&self, dir: &Arc<DirNode>, name: &[u8]) -> Option<SkipReason> {
+        match dir.own_verdict(name, true) {
+            Verdict::Out => return Some(SkipReason::Rule),
+            Verdict::In => return None,
+            Verdict::Silent => {}
+        }
+        let heavy = rules::is_heavy(dir.fd.as_fd(), name)
+            || (name == b"target" && dir.is_ignored(name, true))
+            || self.marked_as_cache(dir, name);
+        heavy.then_some(SkipReason::HeavyCache)
+    }
+
+    /// Looks inside for the marks of a cache, without listing it.
+    fn marked_as_cache(&self, dir: &Arc<DirNode>, name: &[u8]) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Ok(inside) = rustix::fs::openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) else {
+            return false;
+        };
+        let exists = |name: &str| {
+            rustix::fs::accessat(&inside, name, rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
+        };
+        ["CACHEDIR.TAG", "pyvenv.cfg"]
+            .iter()
+            .any(|mark| exists(mark) && rules::marks_cache(inside.as_fd(), mark.as_bytes()))
+    }
+
+    /// Objects are only ever added or removed, which changes their directory's times. `Some` if nothing was.
+    fn untouched(&self, dir: &Arc<DirNode>, name: &[u8], known: &Entry<'_>) -> Option<Stat> {
+        let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let found = to_stat(&stat);
+        let flat = self.shared.old?.dir(known.aux).is_some_and(|cached| {
+            (0..cached.len()).all(|at| cached.entry(at).is_some_and(|entry| entry.kind != Kind::Dir))
+        });
+        (flat && known.flags & RACY == 0 && found == known.stat).then_some(found)
+    }
+}
+
+/// Stores a large file with all threads. `None` if it is gone.
+pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<OutEntry>, WorktreeError> {
+    let fail = |error: io::Error| WorktreeError::io("read", &large.node.path().join(&large.name))(error);
+    for _ in 0..ATTEMPTS {
+        let (file, before) = match open_regular(&large.node, &large.name) {
+            Opened::File(file, stat) => (file, stat),
+            Opened::Gone => return Ok(None),
+            Opened::Unreadable(stat) => return Ok(Some(skipped(&large.name, stat, SkipReason::Unreadable))),
+            Opened::Changed => continue,
+            Opened::Failed(error) => return Err(fail(error)),
+        };
+        shared.hashed.fetch_add(1, Ordering::Relaxed);
+        let threads = shared.scan.threads.max(1);
+        match content::store_chunked(&file, before.size, large.old, shared.source, shared.batch, threads) {
+            Ok(hash) if unchanged(&file, &before) => {
+                let examiner = Examiner::new(shared);
+                return Ok(Some(examiner.entry(&large.name, Kind::Chunked, before, hash, 0)));
+            }
+            Ok(_) => {}
+            Err(ChunkError::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(ChunkError::Read(error)) => return Err(fail(error)),
+            Err(ChunkError::Store(error)) => return Err(error.into()),
+        }
+    }
+    Ok(Some(skipped(&large.name, Stat::default(), SkipReason::Unstable)))
+}
+
+enum Opened {
+    File(File, Stat),
+    Gone,
+    Unreadable(Stat),
+    /// It is not a regular file any more.
+    Changed,
+    Failed(io::Error),
+}
+
+/// Opens a file for reading without following links and without hanging on what is not a file.
+fn open_regular(dir: &DirNode, name: &[u8]) -> Opened {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) {
+        Ok(fd) => match rustix::fs::fstat(&fd) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                Opened::File(File::from(fd), to_stat(&stat))
+            }
+            Ok(_) => Opened::Changed,
+            Err(errno) => Opened::Failed(errno.into()),
+        },
+        Err(Errno::NOENT) => Opened::Gone,
+        Err(Errno::LOOP) => Opened::Changed,
+        Err(Errno::ACCESS | Errno::PERM) => {
+            let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW);
+            Opened::Unreadable(stat.map_or_else(|_| Stat::default(), |stat| to_stat(&stat)))
+        }
+        Err(errno) => Opened::Failed(errno.into()),
+    }
+}
+
+fn unchanged(file: &File, before: &Stat) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| to_stat(&stat) == *before)
+}
+
+fn symlink(dir: &DirNode, name: &[u8], stat: Stat) -> Examined {
+    match rustix::fs::readlinkat(&dir.fd, OsStr::from_bytes(name), Vec::new()) {
+        Ok(target) => {
+            let target = target.into_bytes();
+            let stat = Stat { size: target.len() as u64, ..stat };
+            Examined::New(OutEntry {
+                name: name.to_vec(),
+                kind: Kind::Symlink,
+                flags: 0,
+                stat,
+                hash: NO_HASH,
+                aux: 0,
+                target,
+            })
+        }
+        Err(Errno::NOENT) => Examined::Gone,
+        Err(_) => Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)),
+    }
+}
+
+fn special(kind: FileType) -> Option<SkipReason> {
+    match kind {
+        FileType::Fifo => Some(SkipReason::Fifo),
+        FileType::Socket => Some(SkipReason::Socket),
+        FileType::BlockDevice | FileType::CharacterDevice => Some(SkipReason::Device),
+        _ => None,
+    }
+}
+
+fn skipped(name: &[u8], stat: Stat, reason: SkipReason) -> OutEntry {
+    OutEntry {
+        name: name.to_vec(),
+        kind: Kind::Skipped,
+        flags: 0,
+        stat,
+        hash: NO_HASH,
+        aux: reason_number(reason),
+        target: Vec::new(),
+    }
+}

@@ -1,0 +1,50 @@
+//! The project's own tasks, run as `cargo xtask <task>`.
+//!
+//! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
+//! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
+//! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements.
+
+mod bench;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Tasks of the stepback workspace
+
+Usage: cargo xtask <TASK> [ARGS]
+
+Tasks:
+  test [-- ARGS]   Format check, lints, tidy, all tests, documentation; ARGS go to the test runner
+  tidy             Check the crate layers and the module docs against ARCHITECTURE.md
+  bench files      Measure checkpoints, restores and diffs beside other tools (see bench --help)
+  bench hook       Measure one checkpoint as a fresh process: start, checkpoint, exit
+  help             Print this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match args.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match task {
+        "test" => test::run(rest),
+        "tidy" => tidy::run(),
+        "bench" => bench::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(anyhow::anyhow!("there is no task `{other}`; `cargo xtask help` lists them")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
