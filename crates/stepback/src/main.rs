@@ -1,2 +1,26 @@
-//! Placeholder.
-fn main() {}
+//! `stepback`: time travel for AI agents, on the command line.
+//!
+//! This crate is a surface: it reads arguments and the environment, asks, prints, and leaves everything else to the engine.
+
+mod args;
+mod commands;
+mod context;
+mod demo;
+mod diff_view;
+mod failure;
+mod output;
+mod system;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    system::prepare_process();
+    let arguments = args::Arguments::parse();
+    let json = arguments.json;
+    match commands::run(arguments) {
+        Ok(code) => code,
+        Err(failure) => failure.report(json),
+    }
+}

@@ -21,8 +21,8 @@ const MAX_SPREAD: f64 = 0.25;
 /// Others may use so much of the machine during a block, as a share of all cores. The kernel's own
 /// threads, which write out what we wrote, are counted as others.
 const MAX_FOREIGN: f64 = 0.15;
-/// The hypervisor may take so much.
-const MAX_STEAL: f64 = 0.03;
+/// The hypervisor may take so much of the whole run; a single block is too short to tell.
+const MAX_STEAL: f64 = 0.02;
 /// Shorter blocks are not judged by their share of CPU time, which the kernel counts in steps of 10 ms.
 const MIN_TICKS: u64 = 50;
 
@@ -42,7 +42,8 @@ pub struct Monitor {
 struct Block {
     name: String,
     foreign: f64,
-    steal: f64,
+    stolen: u64,
+    total: u64,
 }
 
 /// What a [`Monitor`] found.
@@ -87,7 +88,8 @@ impl Monitor {
             // The kernel counts in hundredths of a second.
             let own = cpu.saturating_sub(self.cpu).as_secs_f64() * 100.0;
             self.current.foreign = ((busy - own) / total as f64).max(0.0);
-            self.current.steal = now.steal.saturating_sub(self.ticks.steal) as f64 / total as f64;
+            self.current.stolen = now.steal.saturating_sub(self.ticks.steal);
+            self.current.total = total;
             self.blocks.push(self.current.clone());
         }
         self.spins.push(spin());
@@ -106,7 +108,7 @@ impl Monitor {
 impl Verdict {
     /// Whether the machine was too busy to compare.
     pub fn busy(&self) -> bool {
-        self.spread() > MAX_SPREAD || !self.busy_blocks().is_empty()
+        self.spread() > MAX_SPREAD || self.steal() > MAX_STEAL || !self.busy_blocks().is_empty()
     }
 
     /// How much the fixed work varied. The extreme fifths are left out: systems take turns, so a slow moment
@@ -116,19 +118,25 @@ impl Verdict {
         at(80.0) / at(20.0) - 1.0
     }
 
+    /// The share of all measured blocks that the hypervisor took.
+    fn steal(&self) -> f64 {
+        let sum = |part: fn(&Block) -> u64| self.blocks.iter().map(part).sum::<u64>() as f64;
+        sum(|block| block.stolen) / sum(|block| block.total).max(1.0)
+    }
+
     fn busy_blocks(&self) -> Vec<&Block> {
-        self.blocks.iter().filter(|block| block.foreign > MAX_FOREIGN || block.steal > MAX_STEAL).collect()
+        self.blocks.iter().filter(|block| block.foreign > MAX_FOREIGN).collect()
     }
 
     /// One paragraph for the report.
     pub fn text(&self) -> String {
-        let most = |share: fn(&Block) -> f64| self.blocks.iter().map(share).fold(0.0, f64::max) * 100.0;
+        let foreign = self.blocks.iter().map(|block| block.foreign).fold(0.0, f64::max);
         let details = format!(
-            "fixed work varied by {:.0} %; in the busiest block others used {:.0} % of the machine and {:.1} % was \
-             stolen; load {} → {}",
+            "fixed work varied by {:.0} %; in the busiest block others used {:.0} % of the machine; {:.1} % of the run \
+             was stolen; load {} → {}",
             self.spread() * 100.0,
-            most(|block| block.foreign),
-            most(|block| block.steal),
+            foreign * 100.0,
+            self.steal() * 100.0,
             self.load.0,
             self.load.1
         );
@@ -145,7 +153,7 @@ impl Verdict {
     /// For the kept result.
     pub fn json(&self) -> Value {
         let blocks = self.blocks.iter().map(|block| {
-            json!({ "block": block.name, "foreign_share": block.foreign, "steal_share": block.steal })
+            json!({ "block": block.name, "foreign_share": block.foreign, "stolen_ticks": block.stolen, "ticks": block.total })
         });
         json!({
             "too_busy": self.busy(), "spin_ms": self.spins, "blocks": blocks.collect::<Vec<_>>(),
@@ -260,13 +268,14 @@ mod tests {
 
     #[test]
     fn each_sign_alone_makes_a_machine_busy() {
-        let block = |foreign, steal| Block { name: "none on small".to_owned(), foreign, steal };
-        let quiet = Verdict { spins: vec![5.0; 20], blocks: vec![block(0.05, 0.0)], ..Verdict::default() };
+        let block =
+            |foreign, stolen| Block { name: "none on small".to_owned(), foreign, stolen, total: 1_000 };
+        let quiet = Verdict { spins: vec![5.0; 20], blocks: vec![block(0.05, 5)], ..Verdict::default() };
         assert!(!quiet.busy() && quiet.text().starts_with("The machine was quiet"));
-        for blocks in [vec![block(0.4, 0.0)], vec![block(0.0, 0.1)]] {
-            let busy = Verdict { blocks, ..quiet.clone() };
-            assert!(busy.busy() && busy.text().contains("Disturbed: none on small"), "{}", busy.text());
-        }
+        let others = Verdict { blocks: vec![block(0.4, 0)], ..quiet.clone() };
+        assert!(others.busy() && others.text().contains("Disturbed: none on small"), "{}", others.text());
+        let stolen = Verdict { blocks: vec![block(0.0, 100)], ..quiet.clone() };
+        assert!(stolen.busy() && stolen.text().contains("TOO BUSY"), "{}", stolen.text());
         let mut spins = quiet.spins.clone();
         spins[3] = 9.0;
         assert!(!Verdict { spins: spins.clone(), ..quiet.clone() }.busy(), "one hiccup is no busy machine");

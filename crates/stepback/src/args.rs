@@ -1,0 +1,319 @@
+//! The command line, in one place: parser, help, completions and man page all come from here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
+#[derive(Debug, Parser)]
+#[command(name = "stepback", version, about, max_term_width = 100, after_help = FIRST_MINUTE, subcommand_required = true, arg_required_else_help = true)]
+pub struct Arguments {
+    /// Work as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    pub directory: Option<PathBuf>,
+    /// Keep everything in the store DIR [default: $STEPBACK_HOME, else the user's data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub store: Option<PathBuf>,
+    /// Print one JSON document on stdout
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Allow a workspace as broad as / or the home directory
+    #[arg(long, global = true)]
+    pub allow_broad: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const FIRST_MINUTE: &str = "\
+The first minute:
+  stepback checkpoint create \"before the agent\"   keep everything as it is
+  …                                               let the agent work
+  stepback status                                 see what changed
+  stepback rewind \"before the agent\"              go back (shows the plan, asks)
+  stepback undo                                   changed your mind? undo the rewind
+
+Exit codes: 0 done, 2 usage, 3 unknown point, 4 nothing there, 5 done in part, 6 store damaged or newer,
+7 system (permission, space), 8 busy, 9 refused, 1 anything else.";
+
+const POINTS: &str = "\
+A POINT names a moment:
+  @            now (the newest checkpoint of the line you are on)
+  @-3          three steps before
+  #42          step 42
+  4f2a91       a checkpoint by the beginning of its id
+  before-refactoring, \"my label\"   a checkpoint by its label
+  tag:release, tag:release:first   a checkpoint by its tag
+  \"2 hours ago\", \"yesterday 14:00\", 2026-01-23T12:00   whatever was true then";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Create, list, show, annotate and delete checkpoints
+    #[command(subcommand)]
+    Checkpoint(Checkpoint),
+    /// List steps, newest first
+    #[command(after_help = "Examples:\n  stepback log\n  stepback log --limit 5 --json")]
+    Log {
+        /// Show at most N steps
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Draw steps and rewinds as a timeline, with where you are
+    #[command(after_help = "Examples:\n  stepback timeline")]
+    Timeline,
+    /// Show where you are and what changed since the last checkpoint
+    #[command(after_help = "Examples:\n  stepback status\n  stepback status --excluded   what is not covered, and why")]
+    Status {
+        /// List what is not covered, and why
+        #[arg(long)]
+        excluded: bool,
+    },
+    /// List every change on the present line, numbered, so that each can be taken back
+    #[command(after_help = "Examples:\n  stepback changes\n  stepback changes @-2          only what came after\n  stepback rewind --change 3    take back change 3 alone")]
+    Changes {
+        /// Only changes after this point
+        point: Option<String>,
+    },
+    /// Compare two points, or a point with the working directory
+    #[command(after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff #3 #7 --stat\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side")]
+    Diff(Diff),
+    /// Go back to a point, or take back single changes
+    #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind #3 --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too"))]
+    Rewind(Rewind),
+    /// Show the state at a moment
+    #[command(after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at #3 --json      with every file")]
+    At {
+        /// The point
+        point: String,
+    },
+    /// Print a file as it was
+    #[command(after_help = "Examples:\n  stepback cat @-1 src/main.rs\n  stepback cat \"yesterday\" .env > .env.old")]
+    Cat {
+        /// The point
+        point: String,
+        /// The file, relative to where you are
+        path: String,
+    },
+    /// Write a past state into another directory
+    #[command(after_help = "Examples:\n  stepback restore @-1 --into /tmp/before\n  stepback restore #3 --into ../old --git")]
+    Restore {
+        /// The point
+        point: String,
+        /// A directory that does not exist or is empty
+        #[arg(long, value_name = "DIR")]
+        into: PathBuf,
+        /// Git directories too
+        #[arg(long)]
+        git: bool,
+    },
+    /// Take back the last thing stepback did
+    #[command(after_help = "Later edits are kept: they are merged, or their files left alone and listed.\n\nExamples:\n  stepback undo\n  stepback undo 4f2a        one operation of \"stepback op log\"\n  stepback undo --dry-run")]
+    Undo {
+        /// An operation (number or beginning of its id) instead of the last one
+        operation: Option<String>,
+        #[command(flatten)]
+        agree: Agree,
+    },
+    /// Bring back what the last undo took back
+    #[command(after_help = "Examples:\n  stepback redo")]
+    Redo {
+        #[command(flatten)]
+        agree: Agree,
+    },
+    /// Operations: what stepback itself did
+    #[command(subcommand)]
+    Op(Op),
+    /// Hide old checkpoints and free what nothing needs any more
+    #[command(after_help = "Without rules: keeps the last hour, then one checkpoint per hour. Always kept: the newest 50 manual\ncheckpoints, the present one, and what the next undo needs. Pruned checkpoints can be brought back with\n\"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB")]
+    Prune(Prune),
+    /// Verify every byte of the store
+    #[command(after_help = "Examples:\n  stepback fsck\n  stepback fsck --json")]
+    Fsck,
+    /// Show what the store holds
+    #[command(after_help = "Examples:\n  stepback stats")]
+    Stats,
+    /// See it work: a project is wrecked and brought back, in a temporary directory
+    #[command(after_help = "Examples:\n  stepback demo\n  stepback demo --keep      leave the project to explore")]
+    Demo {
+        /// Do not remove the project afterwards
+        #[arg(long)]
+        keep: bool,
+        /// Do not pause between the steps
+        #[arg(long)]
+        fast: bool,
+    },
+    /// Print a completion script for a shell
+    #[command(after_help = "Examples:\n  stepback completions bash > ~/.local/share/bash-completion/completions/stepback\n  stepback completions zsh > \"${fpath[1]}/_stepback\"")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = "Examples:\n  stepback man | man -l -")]
+    Man,
+    /// Explain points, the names of moments
+    #[command(name = "points", after_help = POINTS)]
+    Points,
+}
+
+/// Checkpoints.
+#[derive(Debug, Subcommand)]
+pub enum Checkpoint {
+    /// Keep everything as it is now
+    #[command(after_help = "Examples:\n  stepback checkpoint create\n  stepback checkpoint create \"before refactoring\" -m \"tests are green\" --tag release")]
+    Create {
+        /// A short name to find it by
+        label: Option<String>,
+        /// A note
+        #[arg(short = 'm', value_name = "NOTE")]
+        note: Option<String>,
+        /// A tag (can be repeated)
+        #[arg(long = "tag", value_name = "T")]
+        tags: Vec<String>,
+    },
+    /// List checkpoints, newest first
+    #[command(after_help = "Examples:\n  stepback checkpoint list\n  stepback checkpoint list --tag release --json\n  stepback checkpoint list --find tests")]
+    List {
+        /// Only with this tag
+        #[arg(long, value_name = "T")]
+        tag: Option<String>,
+        /// Only with this text in label, note or tags
+        #[arg(long, value_name = "TEXT")]
+        find: Option<String>,
+        /// Automatic ones and rewinds too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Show one checkpoint
+    #[command(after_help = concat!("Examples:\n  stepback checkpoint show @\n  stepback checkpoint show #3 --json"))]
+    Show {
+        /// The point
+        point: String,
+    },
+    /// Replace a checkpoint's note
+    #[command(after_help = "Examples:\n  stepback checkpoint annotate #3 \"this one works\"\n  stepback checkpoint annotate #3 \"works\" --label good --tag release")]
+    Annotate {
+        /// The point
+        point: String,
+        /// The note
+        note: String,
+        /// A new label
+        #[arg(long)]
+        label: Option<String>,
+        /// A tag to add (can be repeated)
+        #[arg(long = "tag", value_name = "T")]
+        tags: Vec<String>,
+    },
+    /// Hide a checkpoint ("stepback undo" brings it back)
+    #[command(after_help = "Examples:\n  stepback checkpoint delete #3")]
+    Delete {
+        /// The point
+        point: String,
+    },
+}
+
+/// Operations.
+#[derive(Debug, Subcommand)]
+pub enum Op {
+    /// List what stepback did, newest first
+    #[command(after_help = "Examples:\n  stepback op log\n  stepback op log --json")]
+    Log,
+}
+
+/// Agreeing to a plan.
+#[derive(Debug, Args)]
+pub struct Agree {
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub yes: bool,
+}
+
+/// Going back.
+#[derive(Debug, Args)]
+pub struct Rewind {
+    /// The point to go back to
+    #[arg(required_unless_present_any = ["changes", "last", "all"])]
+    pub point: Option<String>,
+    /// Only paths that match (can be repeated); a directory stands for what it holds
+    #[arg(long = "path", value_name = "GLOB")]
+    pub paths: Vec<String>,
+    /// Take back one change of "stepback changes" (can be repeated)
+    #[arg(long = "change", value_name = "N", conflicts_with_all = ["last", "all"])]
+    pub changes: Vec<usize>,
+    /// Take back the last N changes
+    #[arg(long, value_name = "N", conflicts_with = "all")]
+    pub last: Option<usize>,
+    /// Take back all changes (after the point, if one is given), keeping what came between by merging
+    #[arg(long)]
+    pub all: bool,
+    /// Branches, HEAD and index of git repositories too
+    #[arg(long, conflicts_with_all = ["changes", "last", "all"])]
+    pub git: bool,
+    #[command(flatten)]
+    pub agree: Agree,
+}
+
+/// Comparing.
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// Points A and B (missing: the last checkpoint, and the working directory), then paths
+    #[arg(value_name = "A] [B")]
+    pub points: Vec<String>,
+    /// Only a summary per file
+    #[arg(long)]
+    pub stat: bool,
+    /// Old and new in two columns
+    #[arg(long, conflicts_with = "stat")]
+    pub side_by_side: bool,
+    /// Lines of context
+    #[arg(long, short = 'U', value_name = "N", default_value_t = 3)]
+    pub unified: usize,
+    /// Only these paths
+    #[arg(last = true, value_name = "PATH")]
+    pub paths: Vec<String>,
+}
+
+/// Pruning.
+#[derive(Debug, Args)]
+pub struct Prune {
+    /// Keep the newest N
+    #[arg(long, value_name = "N")]
+    pub keep_last: Option<usize>,
+    /// Keep what is younger than D days
+    #[arg(long, value_name = "D")]
+    pub keep_days: Option<u64>,
+    /// Give up the oldest until the store fits: 500MB, 2GB
+    #[arg(long, value_name = "S", value_parser = parse_size)]
+    pub max_size: Option<u64>,
+    /// Free the bytes at once; undo is then impossible
+    #[arg(long)]
+    pub now: bool,
+    /// Show what would go and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Reads a size: digits with an optional unit.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| "write a number and a unit, such as 500MB".to_string())?;
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "kib" => 1 << 10,
+        "m" | "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        "g" | "gb" => 1_000_000_000,
+        "gib" => 1 << 30,
+        "t" | "tb" => 1_000_000_000_000,
+        "tib" => 1 << 40,
+        _ => return Err(format!("{unit} is not a unit of size; use KB, MB, GB or TB")),
+    };
+    number.checked_mul(factor).ok_or_else(|| "that is more than any disk holds".to_string())
+}

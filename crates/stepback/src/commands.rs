@@ -1,0 +1,73 @@
+//! One function per command; this is the table of contents.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::args::{Arguments, Checkpoint, Command, Op};
+use crate::context::{Context, Make};
+use crate::failure::Failure;
+
+mod checkpoint;
+mod diff;
+mod history;
+mod past;
+mod rewind;
+mod status;
+mod upkeep;
+mod view;
+
+/// What a command answers: the exit code, or why it failed.
+pub type Answer = Result<ExitCode, Failure>;
+
+/// Everything went well.
+pub const DONE: Answer = Ok(ExitCode::SUCCESS);
+
+/// Runs a command.
+pub fn run(arguments: Arguments) -> Answer {
+    let known = |work| Context::open(&arguments, Make::No, work);
+    match &arguments.command {
+        Command::Checkpoint(Checkpoint::Create { label, note, tags }) => {
+            let context = Context::open(&arguments, Make::Yes, "files looked at")?;
+            checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
+        }
+        Command::Checkpoint(Checkpoint::List { tag, find, all }) => {
+            checkpoint::list(&known("")?, tag.as_deref(), find.as_deref(), *all)
+        }
+        Command::Checkpoint(Checkpoint::Show { point }) => checkpoint::show(&known("")?, point),
+        Command::Checkpoint(Checkpoint::Annotate { point, note, label, tags }) => {
+            checkpoint::annotate(&known("")?, point, note, label.as_deref(), tags)
+        }
+        Command::Checkpoint(Checkpoint::Delete { point }) => checkpoint::delete(&known("")?, point),
+        Command::Log { limit } => history::log(&known("")?, *limit),
+        Command::Timeline => history::timeline(&known("")?),
+        Command::Op(Op::Log) => history::op_log(&known("")?),
+        Command::Status { excluded } => status::status(&known("files looked at")?, *excluded),
+        Command::Changes { point } => status::changes(&known("files looked at")?, point.as_deref()),
+        Command::Diff(arguments) => diff::diff(&known("files looked at")?, arguments),
+        Command::Rewind(arguments) => rewind::rewind(&known("files")?, arguments),
+        Command::Undo { operation, agree } => rewind::undo(&known("files")?, operation.as_deref(), agree),
+        Command::Redo { agree } => rewind::redo(&known("files")?, agree),
+        Command::At { point } => past::at(&known("")?, point),
+        Command::Cat { point, path } => past::cat(&known("")?, point, path),
+        Command::Restore { point, into, git } => past::restore(&known("files written")?, point, into, *git),
+        Command::Prune(arguments) => upkeep::prune(&known("objects")?, arguments),
+        Command::Fsck => upkeep::fsck(&known("objects verified")?),
+        Command::Stats => upkeep::stats(&known("")?),
+        Command::Demo { keep, fast } => crate::demo::run(*keep, *fast),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Arguments::command(), "stepback", &mut std::io::stdout());
+            DONE
+        }
+        Command::Man => {
+            clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout())?;
+            DONE
+        }
+        Command::Points => {
+            if let Some(points) = Arguments::command().find_subcommand_mut("points") {
+                points.print_help()?;
+            }
+            DONE
+        }
+    }
+}

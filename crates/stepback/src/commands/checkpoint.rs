@@ -1,0 +1,158 @@
+//! `stepback checkpoint …`
+
+use serde_json::json;
+use stepback_engine::workspace::describe;
+use stepback_model::record::{Annotation, StepKind, Trigger};
+
+use super::{Answer, DONE, view};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// Longest label, note or tag.
+const MAX_LABEL: usize = 200;
+const MAX_NOTE: usize = 10_000;
+
+/// `checkpoint create`
+pub fn create(context: &Context, label: Option<String>, note: Option<String>, tags: Vec<String>) -> Answer {
+    let annotation = checked(Annotation { label, note, tags })?;
+    let engine = context.engine();
+    let workspace = context.workspace_or_new(&engine)?;
+    let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
+    let stored = &created.stored;
+    if context.json {
+        let mut value = view::checkpoint(stored);
+        value["entries"] = json!(created.seen);
+        value["files_read"] = json!(created.hashed);
+        value["not_covered"] = created.troubles.iter().map(view::left_alone).collect();
+        output::document(&value);
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let step = &stored.checkpoint.step;
+    output::line(format!(
+        "Created checkpoint {} {} ({} covered, {} read)",
+        paint.strong(describe(stored)),
+        paint.name(step.id.short()),
+        output::count(created.seen, "file"),
+        output::grouped(created.hashed),
+    ));
+    for trouble in &created.troubles {
+        output::say(format!("{} {} is not covered: {}.", paint.note("Warning:"), trouble.path, trouble.reason));
+    }
+    output::say(paint.dim(format!(
+        "Go back to it with \"stepback rewind #{}\"; \"stepback undo\" removes it again.",
+        step.number
+    )));
+    DONE
+}
+
+/// `checkpoint list`
+pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let wanted = find.map(str::to_lowercase);
+    let mut listed = workspace.checkpoints()?;
+    listed.retain(|stored| {
+        let checkpoint = &stored.checkpoint;
+        let annotation = &checkpoint.annotation;
+        let texts = annotation.label.iter().chain(&annotation.note).chain(&annotation.tags);
+        let kept = checkpoint.step.kind == StepKind::Checkpoint && checkpoint.trigger != Trigger::Automatic;
+        (all || kept)
+            && tag.is_none_or(|tag| annotation.tags.iter().any(|known| known == tag))
+            && wanted.as_ref().is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)))
+    });
+    if context.json {
+        let items: Vec<_> = listed.iter().map(view::checkpoint).collect();
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let now = context.now();
+    for stored in &listed {
+        let step = &stored.checkpoint.step;
+        output::line(format!(
+            "{:>5}  {}  {:>12}  {}",
+            paint.strong(format!("#{}", step.number)),
+            paint.name(step.id.short()),
+            paint.dim(step.at.ago(now)),
+            view::title(stored)
+        ));
+    }
+    if listed.is_empty() {
+        output::say("No checkpoint matches.");
+    }
+    DONE
+}
+
+/// `checkpoint show`
+pub fn show(context: &Context, point: &str) -> Answer {
+    super::past::at(context, point)
+}
+
+/// `checkpoint annotate`
+pub fn annotate(context: &Context, point: &str, note: &str, label: Option<&str>, tags: &[String]) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let mut stored = context.resolve(&workspace, point)?;
+    let mut annotation = stored.checkpoint.annotation.clone();
+    annotation.note = (!note.is_empty()).then(|| note.to_string());
+    if let Some(label) = label {
+        annotation.label = Some(label.to_string());
+    }
+    for tag in tags {
+        if !annotation.tags.contains(tag) {
+            annotation.tags.push(tag.clone());
+        }
+    }
+    let annotation = checked(annotation)?;
+    let operation = workspace.annotate(&stored, annotation.clone())?;
+    stored.checkpoint.annotation = annotation;
+    if context.json {
+        let mut value = view::checkpoint(&stored);
+        value["operation"] = json!(operation.id);
+        output::document(&value);
+        return DONE;
+    }
+    output::line(format!("Annotated checkpoint {}", describe(&stored)));
+    undo_hint();
+    DONE
+}
+
+/// `checkpoint delete`
+pub fn delete(context: &Context, point: &str) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let stored = context.resolve(&workspace, point)?;
+    let operation = workspace.delete_checkpoint(&stored)?;
+    if context.json {
+        output::document(&json!({ "id": stored.checkpoint.step.id, "deleted": true, "operation": operation.id }));
+        return DONE;
+    }
+    output::line(format!("Deleted checkpoint {}", describe(&stored)));
+    undo_hint();
+    DONE
+}
+
+fn undo_hint() {
+    output::say(Paint::stderr().dim("\"stepback undo\" takes that back."));
+}
+
+fn checked(annotation: Annotation) -> Result<Annotation, Failure> {
+    let fits = |what: &str, text: &str, most: usize| {
+        if text.trim().is_empty() {
+            return Err(Failure::new(Kind::Usage, format!("the {what} is empty")));
+        }
+        if text.len() > most {
+            return Err(Failure::new(Kind::Usage, format!("the {what} is longer than {most} bytes")));
+        }
+        if what != "note" && text.chars().any(char::is_control) {
+            return Err(Failure::new(Kind::Usage, format!("the {what} contains control characters")));
+        }
+        Ok(())
+    };
+    annotation.label.iter().try_for_each(|label| fits("label", label, MAX_LABEL))?;
+    annotation.note.iter().try_for_each(|note| fits("note", note, MAX_NOTE))?;
+    annotation.tags.iter().try_for_each(|tag| fits("tag", tag, MAX_LABEL))?;
+    Ok(annotation)
+}

@@ -1,0 +1,137 @@
+//! `stepback diff`
+
+use std::io::{BufWriter, IsTerminal, Write};
+
+use serde_json::json;
+use stepback_engine::rewind::PathFilter;
+use stepback_engine::{Workspace, diff as engine_diff};
+use stepback_model::change::Change;
+use stepback_model::state::State;
+use stepback_model::tree::{Content, Node};
+
+use super::{Answer, DONE, view};
+use crate::args::Diff;
+use crate::context::Context;
+use crate::diff_view::{self, FileDiff, Side, Style};
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+
+/// Files above this size are not compared line by line.
+const MAX_COMPARED: u64 = 20 << 20;
+
+/// `diff`
+pub fn diff(context: &Context, arguments: &Diff) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let (points, paths) = sides(context, &workspace, arguments)?;
+    let now = || -> Result<(State, serde_json::Value), Failure> {
+        Ok((workspace.look()?.state, json!({ "id": "now", "label": "working directory" })))
+    };
+    let at = |point: &str| -> Result<(State, serde_json::Value), Failure> {
+        let stored = context.resolve(&workspace, point)?;
+        Ok((workspace.state_of(&stored)?, view::checkpoint(&stored)))
+    };
+    let ((from, from_name), (to, to_name)) = match points.as_slice() {
+        [] => (at("@")?, now()?),
+        [a] => (at(a)?, now()?),
+        [a, b, ..] => (at(a)?, at(b)?),
+    };
+    let paths: Vec<String> = paths.iter().map(|path| context.relative(&workspace, path)).collect();
+    let filter = PathFilter::new(&paths)?;
+    let mut changes = engine_diff::visible(workspace.store(), &from, &to)?;
+    changes.retain(|change| {
+        filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
+    });
+    if context.json {
+        let mut items = Vec::with_capacity(changes.len());
+        let (mut added, mut removed) = (0, 0);
+        for change in &changes {
+            let file = load(&workspace, change)?;
+            let (plus, minus) = diff_view::summary_counts(&file);
+            added += plus;
+            removed += minus;
+            let mut value = view::change(change);
+            value["added"] = json!(plus);
+            value["removed"] = json!(minus);
+            if !arguments.stat {
+                value["content"] = diff_view::hunks_json(&file);
+            }
+            items.push(value);
+        }
+        let totals = json!({ "files": items.len(), "added": added, "removed": removed });
+        output::document(&json!({ "from": from_name, "to": to_name, "items": items, "totals": totals }));
+        return DONE;
+    }
+    let files = changes.iter().map(|change| load(&workspace, change)).collect::<Result<Vec<_>, Failure>>()?;
+    let terminal = std::io::stdout().is_terminal();
+    let color = Paint::stdout().is_on();
+    let style = Style { color, escape: terminal, width: width(), highlight: color, context: arguments.unified };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let shown = if arguments.stat {
+        diff_view::stat(&files, &style, &mut out)
+    } else if arguments.side_by_side {
+        diff_view::side_by_side(&files, &style, &mut out)
+    } else {
+        diff_view::unified(&files, &style, &mut out)
+    };
+    // A pager that was closed early is not an error.
+    let _ = shown.and_then(|()| out.flush());
+    DONE
+}
+
+/// Which arguments are points and which are paths: up to two points first, unless a name is a file and no point.
+fn sides(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    arguments: &Diff,
+) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let mut points: Vec<String> = Vec::new();
+    let mut paths = arguments.paths.clone();
+    for argument in &arguments.points {
+        if points.len() < 2 && paths.len() == arguments.paths.len() {
+            match context.resolve(workspace, argument) {
+                Ok(_) => {
+                    points.push(argument.clone());
+                    continue;
+                }
+                Err(failure) if !context.directory.join(argument).exists() => return Err(failure),
+                Err(_) => {}
+            }
+        }
+        paths.push(argument.clone());
+    }
+    Ok((points, paths))
+}
+
+fn load(workspace: &Workspace<'_>, change: &Change) -> Result<FileDiff, Failure> {
+    let side = |node: &Option<Node>| -> Result<Side, Failure> {
+        Ok(match node {
+            None => Side::Absent,
+            Some(Node::File { mode, size, content }) => {
+                if *size > MAX_COMPARED || matches!(content, Content::Vaulted) {
+                    Side::TooLarge { mode: *mode, size: *size }
+                } else if let Some(node) = node {
+                    Side::File { mode: *mode, bytes: workspace.read_node(node)? }
+                } else {
+                    Side::Absent
+                }
+            }
+            Some(Node::Symlink { target }) => Side::Symlink { target: target.clone() },
+            Some(Node::Dir { mode, .. }) => Side::Dir { mode: *mode },
+            Some(Node::Skipped { reason }) => Side::Other(reason.describe().to_string()),
+        })
+    };
+    Ok(FileDiff {
+        path: change.path.display().into_owned(),
+        old_path: change.from.as_ref().map(|from| from.display().into_owned()),
+        old: side(&change.before)?,
+        new: side(&change.after)?,
+    })
+}
+
+fn width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(100, |size| match size.ws_col {
+        0 => 100,
+        columns => usize::from(columns),
+    })
+}

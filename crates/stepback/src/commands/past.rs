@@ -1,0 +1,163 @@
+//! `stepback at`, `stepback cat` and `stepback restore`
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::json;
+use stepback_engine::workspace::describe;
+use stepback_engine::{EngineError, diff};
+use stepback_model::state::GitState;
+use stepback_model::tree::Node;
+
+use super::{Answer, DONE, view};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// `at` and `checkpoint show`
+pub fn at(context: &Context, point: &str) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let stored = context.resolve(&workspace, point)?;
+    let state = workspace.state_of(&stored)?;
+    let entries = diff::trees(workspace.store(), None, state.files).map_err(EngineError::from)?;
+    let git = match state.git {
+        Some(hash) => GitState::load(workspace.store(), hash).map_err(EngineError::from)?,
+        None => GitState::default(),
+    };
+    if context.json {
+        let files: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| {
+                let mut value = view::node(entry.after.as_ref()?);
+                value["id"] = json!(entry.path);
+                value["path"] = json!(entry.path);
+                Some(value)
+            })
+            .collect();
+        let repositories: Vec<_> = git
+            .repositories
+            .iter()
+            .map(|repository| {
+                let path = stepback_model::path::display_bytes(&repository.path);
+                json!({ "id": path, "path": path, "head": repository.summary })
+            })
+            .collect();
+        let mut value = view::checkpoint(&stored);
+        value["files"] = json!(files);
+        value["git"] = json!(repositories);
+        value["slots"] = json!(state);
+        output::document(&value);
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let step = &stored.checkpoint.step;
+    output::line(format!("Checkpoint {} {}", paint.strong(describe(&stored)), paint.name(step.id)));
+    output::line(format!("  made     {} ({})", step.at, step.at.ago(context.now())));
+    output::line(format!("  trigger  {}", stored.checkpoint.trigger.as_str()));
+    output::line(format!("  summary  {}", step.summary));
+    if let Some(note) = &stored.checkpoint.annotation.note {
+        output::line(format!("  note     {}", stepback_model::path::display_bytes(note.as_bytes())));
+    }
+    if !stored.checkpoint.annotation.tags.is_empty() {
+        output::line(format!("  tags     {}", stored.checkpoint.annotation.tags.join(", ")));
+    }
+    let (mut files, mut bytes, mut skipped) = (0, 0, 0);
+    for entry in &entries {
+        match &entry.after {
+            Some(Node::File { size, .. }) => {
+                files += 1;
+                bytes += size;
+            }
+            Some(Node::Symlink { .. }) => files += 1,
+            Some(Node::Skipped { .. }) => skipped += 1,
+            _ => {}
+        }
+    }
+    output::line(format!(
+        "  files    {}, {} ({skipped} not covered)",
+        output::count(files, "file"),
+        output::bytes(bytes)
+    ));
+    for repository in &git.repositories {
+        let summary = &repository.summary;
+        output::line(format!(
+            "  git      {}: {} at {}",
+            stepback_model::path::display_bytes(&repository.path),
+            summary.branch.as_deref().unwrap_or("detached HEAD"),
+            summary.commit.as_deref().unwrap_or("no commit yet")
+        ));
+    }
+    output::say(paint.dim(format!(
+        "\"stepback diff #{0}\" compares it with now, \"stepback rewind #{0}\" goes back to it.",
+        step.number
+    )));
+    DONE
+}
+
+/// `cat`
+pub fn cat(context: &Context, point: &str, path: &str) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let stored = context.resolve(&workspace, point)?;
+    let state = workspace.state_of(&stored)?;
+    let relative = view::parse_path(&context.relative(&workspace, path))?;
+    let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
+        Failure::new(Kind::Point, format!("{relative} did not exist at {}", describe(&stored)))
+            .hint(format!("\"stepback at #{} --json\" lists what did", stored.checkpoint.step.number))
+    })?;
+    match &node {
+        Node::Dir { .. } => return Err(Failure::new(Kind::Usage, format!("{relative} was a directory"))),
+        Node::Skipped { reason } => {
+            let why = format!("{relative} was not covered: {}", reason.describe());
+            return Err(Failure::new(Kind::Point, why));
+        }
+        _ => {}
+    }
+    if context.json {
+        let mut value = view::node(&node);
+        value["id"] = json!(relative);
+        value["path"] = json!(relative);
+        value["text"] = json!(String::from_utf8(bytes).ok());
+        output::document(&value);
+        return DONE;
+    }
+    let _ = std::io::stdout().write_all(&bytes);
+    DONE
+}
+
+/// `restore`
+pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let stored = context.resolve(&workspace, point)?;
+    let state = workspace.state_of(&stored)?;
+    let into = context.directory.join(into);
+    let inside = std::path::absolute(&into).is_ok_and(|into| into.starts_with(&workspace.root));
+    let done = workspace.materialize(&state, &into, git)?;
+    if context.json {
+        output::document(&json!({
+            "id": stored.checkpoint.step.id,
+            "into": into.display().to_string(),
+            "files": done.files,
+            "cloned": done.cloned,
+            "bytes": done.bytes,
+            "missing": done.missing.iter().map(view::left_alone).collect::<Vec<_>>(),
+        }));
+        return DONE;
+    }
+    output::line(format!(
+        "Wrote {} ({}) of {} to {}",
+        output::count(done.files, "file"),
+        output::bytes(done.bytes),
+        describe(&stored),
+        into.display()
+    ));
+    for item in &done.missing {
+        output::say(format!("  not written: {} ({})", item.path, item.reason));
+    }
+    if inside {
+        output::say("It lies inside the workspace, so the next checkpoint covers it too.");
+    }
+    DONE
+}

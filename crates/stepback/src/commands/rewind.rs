@@ -1,0 +1,265 @@
+//! `stepback rewind`, `stepback undo` and `stepback redo`
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use stepback_engine::rewind::{Prepared, Report, Request};
+use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::ids::OpId;
+use stepback_model::plan::{LeftAlone, Plan};
+use stepback_worktree::apply::Outcome;
+
+use super::{Answer, DONE, view};
+use crate::args::{Agree, Rewind};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// Most lines of a plan shown to a person.
+const SHOWN: usize = 40;
+
+/// `rewind`
+pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let target = arguments.point.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
+    let request = Request {
+        target,
+        paths: arguments.paths.iter().map(|path| context.relative(&workspace, path)).collect(),
+        changes: arguments.changes.clone(),
+        last: arguments.last,
+        all: arguments.all,
+        git: arguments.git,
+    };
+    let prepared = workspace.prepare_rewind(&request)?;
+    let Some(prepared) = agree(context, prepared, &arguments.agree)? else { return DONE };
+    let report = workspace.apply(prepared)?;
+    finish(context, &workspace, report, "undo")
+}
+
+/// `undo`
+pub fn undo(context: &Context, operation: Option<&str>, arguments: &Agree) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let operation = operation.map(|text| find_operation(&workspace, text)).transpose()?;
+    let reversal = workspace.prepare_undo(operation)?;
+    reverse(context, &workspace, reversal, Direction::Undo, arguments)
+}
+
+/// `redo`
+pub fn redo(context: &Context, arguments: &Agree) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let reversal = workspace.prepare_redo()?;
+    reverse(context, &workspace, reversal, Direction::Redo, arguments)
+}
+
+fn find_operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Failure> {
+    let operations = workspace.operations()?;
+    let number = text.trim_start_matches('#').parse::<u64>().ok();
+    let by_number = operations.iter().find(|op| Some(op.number) == number);
+    let mut by_id = operations.iter().filter(|op| text.len() >= 4 && op.id.to_string().starts_with(text));
+    match (by_number, by_id.next(), by_id.next()) {
+        (Some(op), _, _) | (None, Some(op), None) => Ok(op.id),
+        (None, Some(_), Some(_)) => Err(Failure::new(Kind::Point, format!("several operations start with {text}"))),
+        _ => Err(Failure::new(Kind::Point, format!("there is no operation {text}"))
+            .hint("\"stepback op log\" lists them")),
+    }
+}
+
+fn reverse(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    reversal: Reversal,
+    direction: Direction,
+    arguments: &Agree,
+) -> Answer {
+    let other = match direction {
+        Direction::Undo => "redo",
+        Direction::Redo => "undo",
+    };
+    match reversal {
+        Reversal::Files { prepared, operation } => {
+            let Some(prepared) = agree(context, *prepared, arguments)? else { return DONE };
+            let reversal = Reversal::Files { prepared: Box::new(prepared), operation };
+            match workspace.reverse_now(reversal, direction)? {
+                Some(report) => finish(context, workspace, report, other),
+                None => DONE,
+            }
+        }
+        Reversal::Log { operation, summary } => {
+            let id = operation.id;
+            if !arguments.dry_run {
+                workspace.reverse_now(Reversal::Log { operation, summary: summary.clone() }, direction)?;
+            }
+            if context.json {
+                output::document(&json!({
+                    "id": id, "summary": summary, "applied": !arguments.dry_run, "items": [], "left_alone": []
+                }));
+            } else {
+                let done = if arguments.dry_run { "Would " } else { "Did " };
+                output::line(format!("{done}{summary} (no file was touched)"));
+                output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses that.")));
+            }
+            DONE
+        }
+    }
+}
+
+/// Shows the plan and asks. `None` if nothing shall be done (and everything has been said).
+fn agree(context: &Context, mut prepared: Prepared, arguments: &Agree) -> Result<Option<Prepared>, Failure> {
+    if arguments.dry_run {
+        if context.json {
+            output::document(&plan_document(&prepared));
+        } else {
+            show(&prepared);
+            output::say("Nothing was changed (dry run).");
+        }
+        return Ok(None);
+    }
+    if context.json {
+        return match arguments.yes || prepared.plan.changes.len() <= 1 {
+            true => Ok(Some(prepared)),
+            false => Err(Failure::new(Kind::Refused, "several files would change and nobody can be asked")
+                .hint("add --yes, or --dry-run to see the plan")),
+        };
+    }
+    show(&prepared);
+    if arguments.yes || prepared.plan.changes.len() <= 1 {
+        return Ok(Some(prepared));
+    }
+    prepared.release();
+    match output::ask("Go ahead?") {
+        Some(true) => Ok(Some(prepared)),
+        Some(false) => Err(Failure::new(Kind::Refused, "nothing was changed")),
+        None => Err(Failure::new(Kind::Refused, "several files would change and nobody is there to be asked")
+            .hint("add --yes to go ahead, or --dry-run to only see the plan")),
+    }
+}
+
+fn show(prepared: &Prepared) {
+    let paint = Paint::stderr();
+    let Prepared { plan, warnings, summary, .. } = prepared;
+    let mut title = summary.clone();
+    if let Some(first) = title.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    output::say(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
+    for change in plan.changes.iter().take(SHOWN) {
+        let verb = match change.verb() {
+            "create" => paint.good("create"),
+            "delete" => paint.bad("delete"),
+            other => paint.note(other),
+        };
+        let slash = if change.then.as_ref().or(change.now.as_ref()).is_some_and(|node| node.is_dir()) { "/" } else { "" };
+        output::say(format!("  {verb} {}{slash}", change.path));
+    }
+    if plan.changes.len() > SHOWN {
+        output::say(format!("  … and {} more (--dry-run --json lists all)", plan.changes.len() - SHOWN));
+    }
+    show_left_alone(&plan.left_alone);
+    for warning in warnings {
+        output::say(format!("{} {warning}.", paint.note("Warning:")));
+    }
+}
+
+fn show_left_alone(items: &[LeftAlone]) {
+    let paint = Paint::stderr();
+    for item in items.iter().take(SHOWN) {
+        output::say(format!("  {} {} ({})", paint.note("leave"), item.path, item.reason));
+    }
+    if items.len() > SHOWN {
+        output::say(format!("  … and {} more left alone", items.len() - SHOWN));
+    }
+}
+
+fn plan_items(plan: &Plan) -> Vec<Value> {
+    plan.changes
+        .iter()
+        .map(|change| {
+            json!({
+                "id": change.path,
+                "path": change.path,
+                "action": change.verb(),
+                "now": change.now.as_ref().map(view::node),
+                "then": change.then.as_ref().map(view::node),
+            })
+        })
+        .collect()
+}
+
+fn plan_document(prepared: &Prepared) -> Value {
+    json!({
+        "summary": prepared.summary,
+        "applied": false,
+        "items": plan_items(&prepared.plan),
+        "left_alone": prepared.plan.left_alone.iter().map(view::left_alone).collect::<Vec<_>>(),
+        "warnings": prepared.warnings,
+    })
+}
+
+/// Says what was done and how to take it back.
+fn finish(context: &Context, workspace: &Workspace<'_>, report: Report, other: &str) -> Answer {
+    let conflicts: Vec<LeftAlone> = report
+        .outcomes
+        .iter()
+        .filter_map(|(change, outcome)| match outcome {
+            Outcome::Done => None,
+            Outcome::LeftAlone(reason) => Some(LeftAlone { path: change.path.clone(), reason: reason.clone() }),
+        })
+        .collect();
+    let done = report.outcomes.len() - conflicts.len();
+    let mut left = report.left_alone.clone();
+    left.extend(conflicts.iter().cloned());
+    if context.json {
+        let items: Vec<_> = report
+            .outcomes
+            .iter()
+            .map(|(change, outcome)| {
+                json!({
+                    "id": change.path,
+                    "path": change.path,
+                    "action": change.verb(),
+                    "result": if *outcome == Outcome::Done { "done" } else { "left alone" },
+                })
+            })
+            .collect();
+        let after = workspace.head().map_err(EngineError::from)?;
+        output::document(&json!({
+            "id": report.operation.id,
+            "summary": report.operation.summary,
+            "applied": true,
+            "before": report.before,
+            "after": report.after,
+            "head": after.checkpoint.step.id,
+            "items": items,
+            "left_alone": left.iter().map(view::left_alone).collect::<Vec<_>>(),
+        }));
+    } else {
+        let paint = Paint::stdout();
+        output::line(format!(
+            "{} {}, verified; you are at step {}",
+            paint.good("Done:"),
+            output::count(done as u64, "path"),
+            paint.strong(format!("#{}", report.after))
+        ));
+        if !conflicts.is_empty() {
+            show_left_alone(&conflicts);
+        }
+        output::say(paint.dim(format!(
+            "What was there before is step #{}; \"stepback {other}\" brings it back.",
+            report.before
+        )));
+    }
+    if left.is_empty() { DONE } else { Ok(partial(&conflicts, &report)) }
+}
+
+/// Leaving alone what is not covered was announced and is no failure; leaving alone what somebody else changed is worth a code.
+fn partial(conflicts: &[LeftAlone], report: &Report) -> ExitCode {
+    let merged_conflict = report.left_alone.iter().any(|item| !item.reason.contains("covered"));
+    if conflicts.is_empty() && !merged_conflict {
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::from(Kind::Partial as u8)
+}

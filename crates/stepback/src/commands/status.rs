@@ -1,0 +1,148 @@
+//! `stepback status` and `stepback changes`
+
+use serde_json::json;
+use stepback_engine::diff;
+use stepback_engine::workspace::describe;
+use stepback_model::change::ChangeKind;
+use stepback_model::path::RelPath;
+use stepback_model::state::GitState;
+use stepback_model::tree::{Node, SkipReason};
+
+use super::{Answer, DONE, view};
+use crate::context::Context;
+use crate::output::{self, Paint};
+
+/// `status`
+pub fn status(context: &Context, excluded: bool) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let head = workspace.head()?;
+    let present = workspace.look()?;
+    let last = workspace.state_of(&head)?;
+    let changes = diff::visible(workspace.store(), &last, &present.state)?;
+    let mut skipped: Vec<(RelPath, SkipReason)> = Vec::new();
+    if excluded {
+        for change in diff::trees(workspace.store(), None, present.state.files)? {
+            if let Some(Node::Skipped { reason }) = change.after
+                && reason != SkipReason::GitDir
+            {
+                skipped.push((change.path, reason));
+            }
+        }
+    }
+    let git = match present.state.git {
+        Some(hash) => GitState::load(workspace.store(), hash).map_err(stepback_engine::EngineError::from)?,
+        None => GitState::default(),
+    };
+    if context.json {
+        let excluded: Vec<_> = skipped
+            .iter()
+            .map(|(path, reason)| json!({ "id": path, "path": path, "reason": reason }))
+            .collect();
+        let repositories: Vec<_> = git
+            .repositories
+            .iter()
+            .map(|repository| {
+                json!({ "id": stepback_model::path::display_bytes(&repository.path), "head": repository.summary })
+            })
+            .collect();
+        let mut value = json!({
+            "id": workspace.record.id,
+            "workspace": workspace.root.display().to_string(),
+            "store": context.store_path(),
+            "head": view::checkpoint(&head),
+            "entries": present.seen,
+            "items": changes.iter().map(view::change).collect::<Vec<_>>(),
+            "not_covered": present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
+            "git": repositories,
+        });
+        if !skipped.is_empty() || excluded.is_empty() {
+            value["excluded"] = json!(excluded);
+        }
+        output::document(&value);
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let now = context.now();
+    output::line(format!("Workspace {} ({} covered)", workspace.root.display(), output::count(present.seen, "file")));
+    output::line(format!(
+        "Last checkpoint {} {}, {}",
+        paint.strong(describe(&head)),
+        paint.name(head.checkpoint.step.id.short()),
+        head.checkpoint.step.at.ago(now)
+    ));
+    for repository in &git.repositories {
+        let summary = &repository.summary;
+        let branch = summary.branch.as_deref().unwrap_or("detached HEAD");
+        let commit = summary.commit.as_deref().map_or("no commit yet", |commit| &commit[..commit.len().min(10)]);
+        let progress = summary.in_progress.as_ref().map_or(String::new(), |what| format!(", {what} in progress"));
+        let path = stepback_model::path::display_bytes(&repository.path);
+        output::line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
+    }
+    if changes.is_empty() {
+        output::line("Nothing changed since.");
+    } else {
+        output::line("Changed since:");
+        for change in &changes {
+            output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
+        }
+        output::say(paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" takes it all back."));
+    }
+    for trouble in &present.troubles {
+        output::say(format!("{} {} is not covered: {}.", paint.note("Warning:"), trouble.path, trouble.reason));
+    }
+    if excluded {
+        output::line(if skipped.is_empty() { "Nothing is excluded." } else { "Not covered:" });
+        for (path, reason) in &skipped {
+            output::line(format!("  {path}  {}", paint.dim(format!("({})", reason.describe()))));
+        }
+    }
+    DONE
+}
+
+/// `changes`
+pub fn changes(context: &Context, point: Option<&str>) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let since = point.map(|point| context.resolve(&workspace, point)).transpose()?;
+    let listed = workspace.numbered_changes(since.as_ref())?;
+    let totals = |kind: ChangeKind| listed.iter().filter(|numbered| numbered.change.kind() == kind).count();
+    if context.json {
+        let items: Vec<_> = listed
+            .iter()
+            .rev()
+            .map(|numbered| {
+                let mut value = view::change(&numbered.change);
+                value["id"] = json!(numbered.number);
+                value["number"] = json!(numbered.number);
+                value["at"] = json!(numbered.at);
+                value["step"] = json!(numbered.step.map(|(id, _)| id));
+                value["step_number"] = json!(numbered.step.map(|(_, number)| number));
+                value
+            })
+            .collect();
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let now = context.now();
+    for numbered in &listed {
+        let step = numbered.step.map_or("not in a checkpoint yet".to_string(), |(_, number)| format!("#{number}"));
+        output::line(format!(
+            "{:>6} {} ({}) {}",
+            paint.strong(format!("[{}]", numbered.number)),
+            view::change_path(&numbered.change),
+            paint.change(&numbered.change),
+            paint.dim(format!("– {}, {step}", numbered.at.ago(now)))
+        ));
+    }
+    if listed.is_empty() {
+        output::line("No changes.");
+        return DONE;
+    }
+    let of = |kind: ChangeKind| format!("{} {}", totals(kind), kind.as_str());
+    let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted, ChangeKind::Renamed];
+    output::line(kinds.map(of).join(", "));
+    output::say(paint.dim("Take one back with \"stepback rewind --change N\", the last two with \"--last 2\"."));
+    DONE
+}

@@ -1,0 +1,140 @@
+//! `stepback prune`, `stepback fsck` and `stepback stats`
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use stepback_engine::prune::Rules;
+use stepback_store::Store;
+
+use super::{Answer, DONE, view};
+use crate::args::Prune;
+use crate::context::Context;
+use crate::failure::Kind;
+use crate::output::{self, Paint};
+
+/// `prune`
+pub fn prune(context: &Context, arguments: &Prune) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let rules = Rules {
+        keep_last: arguments.keep_last,
+        keep_days: arguments.keep_days,
+        max_size: arguments.max_size,
+        now: arguments.now,
+    };
+    let plan = workspace.plan_prune(rules)?;
+    let items: Vec<_> = plan.hide.iter().map(view::checkpoint).collect();
+    let (keep, purge) = (plan.keep, plan.purge.len());
+    let paint = Paint::stdout();
+    if arguments.dry_run {
+        if context.json {
+            output::document(&json!({ "applied": false, "items": items, "kept": keep, "freed_checkpoints": purge }));
+            return DONE;
+        }
+        for stored in &plan.hide {
+            output::line(format!("would prune #{}  {}", stored.checkpoint.step.number, view::title(stored)));
+        }
+        output::line(format!(
+            "{} would go, {} would stay; the bytes of {} hidden before would be freed",
+            output::count(plan.hide.len() as u64, "checkpoint"),
+            output::grouped(keep as u64),
+            output::count(purge as u64, "checkpoint"),
+        ));
+        return DONE;
+    }
+    let pruned = workspace.prune(plan)?;
+    if context.json {
+        output::document(&json!({
+            "id": pruned.operation.as_ref().map(|operation| operation.id),
+            "applied": true,
+            "items": items,
+            "kept": keep,
+            "hidden": pruned.hidden,
+            "freed_objects": pruned.swept.objects,
+            "freed_bytes": pruned.swept.bytes,
+        }));
+        return DONE;
+    }
+    output::line(format!(
+        "Pruned {}, kept {}; freed {} in {}",
+        output::count(pruned.hidden as u64, "checkpoint"),
+        output::grouped(keep as u64),
+        output::bytes(pruned.swept.bytes),
+        output::count(pruned.swept.objects, "object"),
+    ));
+    if pruned.operation.is_some() && !arguments.now && arguments.max_size.is_none() {
+        output::say(paint.dim("\"stepback undo\" brings them back; the next prune frees their bytes (--now: at once)."));
+    }
+    DONE
+}
+
+/// `fsck`
+pub fn fsck(context: &Context) -> Answer {
+    let engine = context.engine();
+    let health = engine.check()?;
+    let sound = health.problems.is_empty();
+    if context.json {
+        output::document(&json!({
+            "ok": sound,
+            "verified": health.verified,
+            "bytes": health.bytes,
+            "items": health.problems.iter().enumerate().map(|(at, problem)| json!({ "id": at + 1, "problem": problem })).collect::<Vec<_>>(),
+        }));
+    } else {
+        let paint = Paint::stdout();
+        for problem in &health.problems {
+            output::line(format!("{} {problem}", paint.bad("damaged:")));
+        }
+        output::line(format!(
+            "Verified {} ({}): {}",
+            output::count(health.verified, "object"),
+            output::bytes(health.bytes),
+            if sound { paint.good("everything is sound") } else { paint.bad("see above") }
+        ));
+        if !sound {
+            output::say("Hint: what is not named above is intact; \"stepback restore POINT --into DIR\" gets it out.");
+        }
+    }
+    if sound { DONE } else { Ok(ExitCode::from(Kind::Store as u8)) }
+}
+
+/// `stats`
+pub fn stats(context: &Context) -> Answer {
+    let store = context.store();
+    let usage = store.usage()?;
+    let workspaces = store.workspaces()?;
+    let mut rows = Vec::new();
+    for workspace in &workspaces {
+        let checkpoints = store.checkpoints(workspace.id)?;
+        let visible = checkpoints.iter().filter(|stored| stored.checkpoint.hidden_by.is_none()).count();
+        let root = String::from_utf8_lossy(&workspace.root).into_owned();
+        rows.push((workspace.id, root, visible, checkpoints.len(), store.operations(workspace.id)?.len()));
+    }
+    if context.json {
+        let items: Vec<_> = rows
+            .iter()
+            .rev()
+            .map(|(id, root, visible, steps, operations)| {
+                json!({ "id": id, "root": root, "checkpoints": visible, "steps": steps, "operations": operations })
+            })
+            .collect();
+        output::document(&json!({ "store": context.store_path(), "usage": usage, "items": items }));
+        return DONE;
+    }
+    output::line(format!("Store {}", context.store_path()));
+    output::line(format!(
+        "  {} in {}; {} before compression and sharing",
+        output::bytes(usage.total_bytes),
+        output::count(usage.objects, "object"),
+        output::bytes(usage.raw_bytes)
+    ));
+    for (_, root, visible, steps, operations) in &rows {
+        output::line(format!(
+            "  {root}: {}, {}, {}",
+            output::count(*visible as u64, "checkpoint"),
+            output::count(*steps as u64, "step"),
+            output::count(*operations as u64, "operation")
+        ));
+    }
+    DONE
+}

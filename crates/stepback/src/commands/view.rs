@@ -1,0 +1,122 @@
+//! How records look as JSON and as lines, the same in every command.
+
+use serde_json::{Value, json};
+use stepback_model::change::Change;
+use stepback_model::path::RelPath;
+use stepback_model::plan::LeftAlone;
+use stepback_model::record::Operation;
+use stepback_model::tree::{Content, Node};
+use stepback_store::port::StoredCheckpoint;
+
+/// A checkpoint as JSON.
+pub fn checkpoint(stored: &StoredCheckpoint) -> Value {
+    let checkpoint = &stored.checkpoint;
+    let step = &checkpoint.step;
+    json!({
+        "id": step.id,
+        "number": step.number,
+        "kind": step.kind,
+        "at": step.at,
+        "label": checkpoint.annotation.label,
+        "note": checkpoint.annotation.note,
+        "tags": checkpoint.annotation.tags,
+        "trigger": checkpoint.trigger,
+        "summary": step.summary,
+        "parent": step.parent,
+        "session": step.session,
+        "state": step.state,
+    })
+}
+
+/// An operation as JSON.
+pub fn operation(operation: &Operation) -> Value {
+    json!({
+        "id": operation.id,
+        "number": operation.number,
+        "kind": operation.action.kind(),
+        "at": operation.at,
+        "summary": operation.summary,
+        "status": operation.status,
+        "undone": operation.undone,
+        "moved": operation.action.moved(),
+    })
+}
+
+/// A change as JSON.
+pub fn change(change: &Change) -> Value {
+    let mut value = json!({
+        "id": change.path,
+        "path": change.path,
+        "kind": change.kind(),
+        "before": change.before.as_ref().map(node),
+        "after": change.after.as_ref().map(node),
+    });
+    if let Some(from) = &change.from {
+        value["from"] = json!(from);
+    }
+    value
+}
+
+/// A node as JSON.
+pub fn node(node: &Node) -> Value {
+    match node {
+        Node::File { mode, size, content } => {
+            let hash = match content {
+                Content::Whole(hash) | Content::Chunked(hash) => Some(hash),
+                Content::Vaulted => None,
+            };
+            json!({ "type": "file", "mode": octal(*mode), "size": size, "hash": hash })
+        }
+        Node::Dir { mode, .. } => json!({ "type": "directory", "mode": octal(*mode) }),
+        Node::Symlink { target } => {
+            json!({ "type": "symlink", "target": stepback_model::path::display_bytes(target) })
+        }
+        Node::Skipped { reason } => json!({ "type": "excluded", "reason": reason }),
+    }
+}
+
+/// A path with a reason as JSON.
+pub fn left_alone(item: &LeftAlone) -> Value {
+    json!({ "id": item.path, "path": item.path, "reason": item.reason })
+}
+
+/// Permission bits the way `chmod` takes them.
+pub fn octal(mode: u32) -> String {
+    format!("{mode:04o}")
+}
+
+/// Label, note and tags on one line.
+pub fn title(stored: &StoredCheckpoint) -> String {
+    let annotation = &stored.checkpoint.annotation;
+    let mut parts = Vec::new();
+    match &annotation.label {
+        Some(label) => parts.push(format!("\"{}\"", stepback_model::path::display_bytes(label.as_bytes()))),
+        None => parts.push(stored.checkpoint.step.summary.clone()),
+    }
+    if let Some(note) = &annotation.note {
+        parts.push(stepback_model::path::display_bytes(note.as_bytes()).into_owned());
+    }
+    if !annotation.tags.is_empty() {
+        parts.push(format!("[{}]", annotation.tags.join(", ")));
+    }
+    parts.join("  ")
+}
+
+/// A change on one line, without its kind.
+pub fn change_path(change: &Change) -> String {
+    match &change.from {
+        Some(from) => format!("{from} → {}", change.path),
+        None => match change.after.as_ref().or(change.before.as_ref()) {
+            Some(Node::Dir { .. }) => format!("{}/", change.path),
+            _ => change.path.to_string(),
+        },
+    }
+}
+
+/// Checks a path that came from the command line.
+pub fn parse_path(path: &str) -> Result<RelPath, crate::failure::Failure> {
+    RelPath::parse(path).map_err(|error| {
+        crate::failure::Failure::new(crate::failure::Kind::Usage, format!("{path}: {error}"))
+            .hint("name a path inside the workspace")
+    })
+}

@@ -1,0 +1,198 @@
+//! What every command starts from: which store, which workspace, what time it is.
+
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+use stepback_engine::workspace::{Engine, Workspace};
+use stepback_model::env::Env;
+use stepback_model::time::Timestamp;
+use stepback_store::embedded::EmbeddedStore;
+use stepback_store::port::StoredCheckpoint;
+use stepback_store::{Store, StoreError};
+use stepback_worktree::rules::Budget;
+
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Progress};
+
+/// The store, the directory, and the outside world.
+pub struct Context {
+    /// Where the user is.
+    pub directory: PathBuf,
+    /// Print JSON.
+    pub json: bool,
+    store: EmbeddedStore,
+    env: Box<dyn Env>,
+    progress: Progress,
+    allow_broad: bool,
+    zone: TimeZone,
+}
+
+/// Whether a command may make a store that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Make {
+    /// It may.
+    Yes,
+    /// There must be one.
+    No,
+}
+
+impl Context {
+    /// Opens the store and finds out where we are.
+    pub fn open(arguments: &crate::args::Arguments, make: Make, work: &'static str) -> Result<Self, Failure> {
+        let directory = match &arguments.directory {
+            Some(directory) => directory.clone(),
+            None => std::env::current_dir()
+                .map_err(|error| Failure::new(Kind::System, format!("cannot tell the current directory: {error}")))?,
+        };
+        let directory = directory.canonicalize().map_err(|error| {
+            Failure::new(Kind::System, format!("cannot open {}: {error}", directory.display()))
+                .hint("check that the directory exists")
+        })?;
+        if !directory.is_dir() {
+            return Err(Failure::new(Kind::Usage, format!("{} is not a directory", directory.display())));
+        }
+        let dir = match &arguments.store {
+            Some(dir) => dir.clone(),
+            None => default_store()?,
+        };
+        let dir = std::path::absolute(&dir)?;
+        let store = match make {
+            Make::Yes => EmbeddedStore::open(&dir)?,
+            Make::No => EmbeddedStore::open_existing(&dir)?,
+        };
+        Ok(Self {
+            directory,
+            json: arguments.json,
+            store,
+            env: crate::system::environment(),
+            progress: Progress::start(work, arguments.json),
+            allow_broad: arguments.allow_broad,
+            zone: TimeZone::system(),
+        })
+    }
+
+    /// The engine over this store.
+    pub fn engine(&self) -> Engine<'_> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        Engine {
+            store: &self.store,
+            env: &*self.env,
+            budget: Budget::default(),
+            threads,
+            progress: Some(self.progress.counter()),
+        }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        self.env.now()
+    }
+
+    /// The workspace we are in, which must be known.
+    pub fn workspace<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Failure> {
+        Ok(engine.known_workspace(&self.root()?)?)
+    }
+
+    /// The workspace we are in, registered now if it is new.
+    pub fn workspace_or_new<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Failure> {
+        let root = self.root()?;
+        if self.store.workspace_at(bytes(&root))?.is_none() {
+            self.refuse_broad(&root)?;
+        }
+        Ok(engine.workspace(&root)?)
+    }
+
+    /// The root: the nearest known workspace here or above, else the repository we are in, else the directory itself.
+    fn root(&self) -> Result<PathBuf, Failure> {
+        for dir in self.directory.ancestors() {
+            if self.store.workspace_at(bytes(dir))?.is_some() {
+                return Ok(dir.to_path_buf());
+            }
+        }
+        let home = home();
+        let repository = self
+            .directory
+            .ancestors()
+            .take_while(|dir| Some(*dir) != home.as_deref() && dir.parent().is_some())
+            .find(|dir| dir.join(".git").exists());
+        Ok(repository.unwrap_or(&self.directory).to_path_buf())
+    }
+
+    /// A whole home directory or file system is almost never meant, and costs time and space.
+    fn refuse_broad(&self, root: &Path) -> Result<(), Failure> {
+        let home = home();
+        let broad = root.parent().is_none() || home.as_deref().is_some_and(|home| home.starts_with(root));
+        if !broad || self.allow_broad {
+            return Ok(());
+        }
+        let what = format!("{} is the root or a home directory: everything below it would be covered", root.display());
+        match output::ask(&format!("{what}. Go on?")) {
+            Some(true) => Ok(()),
+            _ => Err(Failure::new(Kind::Refused, what)
+                .hint("go to a project directory, use -C DIR, or add --allow-broad if this is really meant")),
+        }
+    }
+
+    /// Finds the checkpoint that a point names.
+    pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Failure> {
+        Ok(workspace.resolve(point, self.now(), &self.zone)?)
+    }
+
+    /// Turns a path as the user writes it (relative to where they are) into one relative to the workspace.
+    pub fn relative(&self, workspace: &Workspace<'_>, path: &str) -> String {
+        let given = Path::new(path);
+        if given.is_absolute() {
+            return given.strip_prefix(&workspace.root).map_or_else(
+                |_| path.to_string(),
+                |inside| inside.to_string_lossy().into_owned(),
+            );
+        }
+        let below = self.directory.strip_prefix(&workspace.root).unwrap_or(Path::new(""));
+        let mut parts: Vec<String> = Vec::new();
+        for part in below.join(given).components() {
+            match part {
+                std::path::Component::ParentDir if parts.last().is_some_and(|last| last != "..") => {
+                    parts.pop();
+                }
+                std::path::Component::ParentDir => parts.push("..".into()),
+                std::path::Component::Normal(name) => parts.push(name.to_string_lossy().into_owned()),
+                _ => {}
+            }
+        }
+        parts.join("/")
+    }
+
+    /// Where the store is, for people.
+    pub fn store_path(&self) -> String {
+        self.store.local_dir().map(|dir| dir.display().to_string()).unwrap_or_default()
+    }
+
+    /// The store, for numbers about it.
+    pub fn store(&self) -> &EmbeddedStore {
+        &self.store
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
+}
+
+fn home() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)?;
+    Some(home.canonicalize().unwrap_or(home))
+}
+
+/// `$STEPBACK_HOME`, else `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
+fn default_store() -> Result<PathBuf, Failure> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(dir) = variable("STEPBACK_HOME") {
+        return Ok(dir);
+    }
+    if let Some(data) = variable("XDG_DATA_HOME").filter(|data| data.is_absolute()) {
+        return Ok(data.join("stepback"));
+    }
+    home().map(|home| home.join(".local/share/stepback")).ok_or_else(|| {
+        Failure::from(StoreError::Absent { path: PathBuf::from("~/.local/share/stepback") })
+            .hint("HOME is not set: name a store with --store DIR or STEPBACK_HOME")
+    })
+}

@@ -1,0 +1,197 @@
+//! What people and programs see: data on stdout, narration on stderr, colours only where they belong.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stepback_model::change::{Change, ChangeKind};
+
+/// Colours with meanings, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// For stdout.
+    pub fn stdout() -> Self {
+        Self { on: wants_color(io::stdout().is_terminal()) }
+    }
+
+    /// For stderr.
+    pub fn stderr() -> Self {
+        Self { on: wants_color(io::stderr().is_terminal()) }
+    }
+
+    /// Whether colours are on.
+    pub fn is_on(self) -> bool {
+        self.on
+    }
+
+    fn wrap(self, code: &str, text: impl std::fmt::Display) -> String {
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// Something that went well or came into being.
+    pub fn good(self, text: impl std::fmt::Display) -> String {
+        self.wrap("32", text)
+    }
+
+    /// Something that failed or went away.
+    pub fn bad(self, text: impl std::fmt::Display) -> String {
+        self.wrap("31", text)
+    }
+
+    /// Something to know.
+    pub fn note(self, text: impl std::fmt::Display) -> String {
+        self.wrap("33", text)
+    }
+
+    /// A name one can type.
+    pub fn name(self, text: impl std::fmt::Display) -> String {
+        self.wrap("36", text)
+    }
+
+    /// Less important.
+    pub fn dim(self, text: impl std::fmt::Display) -> String {
+        self.wrap("2", text)
+    }
+
+    /// More important.
+    pub fn strong(self, text: impl std::fmt::Display) -> String {
+        self.wrap("1", text)
+    }
+
+    /// A kind of change, in its colour.
+    pub fn change(self, change: &Change) -> String {
+        let word = change.kind().as_str();
+        match change.kind() {
+            ChangeKind::Created => self.good(word),
+            ChangeKind::Deleted => self.bad(word),
+            _ => self.note(word),
+        }
+    }
+}
+
+fn wants_color(terminal: bool) -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if set("NO_COLOR") {
+        return false;
+    }
+    set("CLICOLOR_FORCE") || (terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb"))
+}
+
+/// Prints one line of narration.
+pub fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Prints one line of data. A reader that has gone away is not an error.
+pub fn line(text: impl std::fmt::Display) {
+    if writeln!(io::stdout(), "{text}").is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Prints the one JSON document.
+pub fn document(value: &serde_json::Value) {
+    line(value);
+}
+
+/// Counts with a unit: `1 file`, `2 files`.
+pub fn count(number: u64, unit: &str) -> String {
+    format!("{} {unit}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Digits in groups of three.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes for people.
+pub fn bytes(number: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KB", "MB", "GB", "TB"];
+    let mut value = number as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit < UNITS.len() - 1 {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{number} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A progress display on stderr that appears only when work takes long, and only on a terminal.
+#[derive(Debug)]
+pub struct Progress {
+    count: Arc<AtomicU64>,
+    done: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Starts watching. `what` says what is counted: `files scanned`.
+    pub fn start(what: &'static str, quiet: bool) -> Self {
+        let count = Arc::new(AtomicU64::new(0));
+        let done = Arc::new(AtomicBool::new(false));
+        let visible = !quiet && io::stderr().is_terminal();
+        let thread = visible.then(|| {
+            let (count, done) = (count.clone(), done.clone());
+            std::thread::spawn(move || watch(what, &count, &done))
+        });
+        Self { count, done, thread }
+    }
+
+    /// The counter to be advanced by the work.
+    pub fn counter(&self) -> &AtomicU64 {
+        &self.count
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(what: &'static str, count: &AtomicU64, done: &AtomicBool) {
+    std::thread::park_timeout(Duration::from_millis(400));
+    if done.load(Ordering::Relaxed) {
+        return;
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{spinner} {human_pos} {msg} ({per_sec}, {elapsed})");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.set_message(what);
+    while !done.load(Ordering::Relaxed) {
+        bar.set_position(count.load(Ordering::Relaxed));
+        bar.tick();
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+    bar.finish_and_clear();
+}
+
+/// Asks a yes-or-no question on the terminal. `None` when nobody is there to answer.
+pub fn ask(question: &str) -> Option<bool> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return None;
+    }
+    eprint!("{question} [y/N] ");
+    let _ = io::stderr().flush();
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).ok()?;
+    Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
