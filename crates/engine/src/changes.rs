@@ -46,15 +46,21 @@ impl Workspace<'_> {
         let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
         let line = &line[first.min(line.len())..];
         let mut numbered = Vec::new();
-        let mut add = |changes: Vec<Change>, step: Option<(StepId, u64)>, at: Timestamp, before: Option<Hash>| {
-            for change in changes {
-                numbered.push(Numbered { number: numbered.len() + 1, change, step, at, before });
-            }
-        };
+        let mut add =
+            |changes: Vec<Change>, step: Option<(StepId, u64)>, at: Timestamp, before: Option<Hash>| {
+                for change in changes {
+                    numbered.push(Numbered { number: numbered.len() + 1, change, step, at, before });
+                }
+            };
         for pair in line.windows(2) {
             let (before, after) = (self.state_of(&pair[0])?, self.state_of(&pair[1])?);
             let step = &pair[1].checkpoint.step;
-            add(diff::visible(&source, &before, &after)?, Some((step.id, step.number)), step.at, before.files);
+            add(
+                diff::visible(&source, &before, &after)?,
+                Some((step.id, step.number)),
+                step.at,
+                before.files,
+            );
         }
         let last = self.state_of(&head)?;
         add(diff::visible(&source, &last, present)?, None, self.engine.env.now(), last.files);

@@ -27,7 +27,11 @@ pub struct Created {
 
 impl Workspace<'_> {
     /// Captures the workspace as it is now.
-    pub fn create_checkpoint(&self, annotation: Annotation, trigger: Trigger) -> Result<Created, EngineError> {
+    pub fn create_checkpoint(
+        &self,
+        annotation: Annotation,
+        trigger: Trigger,
+    ) -> Result<Created, EngineError> {
         let _lock = self.lock_shared()?;
         for _ in 0..ATTEMPTS {
             let mut present = self.present()?;
@@ -101,7 +105,8 @@ impl Workspace<'_> {
             format!("annotate checkpoint {}", describe(stored)),
             Action::CheckpointAnnotate { step, before, after: after.clone() },
         );
-        let mutations = [Mutation::Annotate { step, annotation: after }, Mutation::AppendOp(operation.clone())];
+        let mutations =
+            [Mutation::Annotate { step, annotation: after }, Mutation::AppendOp(operation.clone())];
         self.store().commit(None, &mutations)?;
         Ok(operation)
     }

@@ -71,7 +71,9 @@ impl Marker<'_> {
             ObjectKind::Tree => self.tree(hash, &[])?,
             ObjectKind::List => {
                 let bytes = self.source.read(kind, hash)?;
-                for child in list::children(&bytes).map_err(|reason| ObjectError::corrupt(kind, hash, reason))? {
+                for child in
+                    list::children(&bytes).map_err(|reason| ObjectError::corrupt(kind, hash, reason))?
+                {
                     match child {
                         Child::Node(hash) => self.push(ObjectKind::List, hash),
                         Child::Item(hash) => self.push(ObjectKind::Blob, hash),
@@ -80,7 +82,9 @@ impl Marker<'_> {
             }
             ObjectKind::Json => {
                 let bytes = self.source.read(kind, hash)?;
-                for (kind, hash) in json::children(&bytes).map_err(|reason| ObjectError::corrupt(kind, hash, reason))? {
+                for (kind, hash) in
+                    json::children(&bytes).map_err(|reason| ObjectError::corrupt(kind, hash, reason))?
+                {
                     self.push(kind, hash);
                 }
             }
@@ -255,7 +259,9 @@ impl Engine<'_> {
         for hash in &alive.objects {
             let known = ObjectKind::ALL.iter().any(|kind| self.store.contains(*kind, *hash).unwrap_or(false));
             if !known {
-                health.problems.push(format!("object {hash} is needed by a checkpoint and is not in the store"));
+                health
+                    .problems
+                    .push(format!("object {hash} is needed by a checkpoint and is not in the store"));
             }
         }
         if let Some(dir) = self.store.local_dir() {

@@ -9,7 +9,11 @@ use stepback_model::tree::{Node, Tree};
 
 /// Changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before what they hold; nodes that are only
 /// noted ([`Node::Skipped`]) are listed where the other side differs, for the caller to judge.
-pub fn trees(source: &dyn ObjectSource, a: Option<Hash>, b: Option<Hash>) -> Result<Vec<Change>, ObjectError> {
+pub fn trees(
+    source: &dyn ObjectSource,
+    a: Option<Hash>,
+    b: Option<Hash>,
+) -> Result<Vec<Change>, ObjectError> {
     let mut changes = Vec::new();
     descend(source, RelPath::root(), a, b, &mut changes)?;
     changes.sort_by(|x, y| x.path.cmp_by_components(&y.path));

@@ -1,8 +1,14 @@
 //! Keeping git out of a repository while its files are being changed, by git's own lock files.
+//!
+//! A lock is a link that leads nowhere and names the operation that took it: it comes into being with its mark in one step, so
+//! that a lock left by a process that died can be told from one that git holds.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+
+use stepback_model::ids::OpId;
 
 use crate::error::EngineError;
 
@@ -15,30 +21,49 @@ pub(crate) struct GitLocks {
 }
 
 impl GitLocks {
-    /// Locks the git directories at `paths`. A directory that is not there needs no lock.
-    pub fn take(root: &Path, paths: &[String]) -> Result<Self, EngineError> {
+    /// Locks the git directories at `paths` for `operation`. A directory that is not there needs no lock.
+    pub fn take(root: &Path, paths: &[String], operation: OpId) -> Result<Self, EngineError> {
         let mut locks = Self::default();
-        for path in paths {
-            let dir = root.join(path);
-            // Only a real directory: a link could lead out of the workspace.
-            if !fs::symlink_metadata(&dir).is_ok_and(|metadata| metadata.is_dir()) {
-                continue;
-            }
-            for name in LOCKS {
-                let lock = dir.join(name);
-                match OpenOptions::new().write(true).create_new(true).open(&lock) {
-                    Ok(_) => locks.held.push(lock),
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        return Err(EngineError::GitBusy { path: path.clone(), lock: lock.display().to_string() });
-                    }
-                    Err(error) => {
-                        return Err(stepback_worktree::WorktreeError::aside("lock", lock)(error).into());
-                    }
-                }
+        for (path, lock) in places(root, paths) {
+            match symlink(mark(operation), &lock) {
+                Ok(()) => locks.held.push(lock),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(busy(path, &lock)),
+                Err(error) => return Err(stepback_worktree::WorktreeError::aside("lock", lock)(error).into()),
             }
         }
         Ok(locks)
     }
+
+    /// Fails if git is at work in one of the git directories at `paths`.
+    pub fn expect_free(root: &Path, paths: &[String]) -> Result<(), EngineError> {
+        match places(root, paths).find(|(_, lock)| fs::symlink_metadata(lock).is_ok()) {
+            Some((path, lock)) => Err(busy(path, &lock)),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes locks that a process left which died during `operation`.
+    pub fn clean_up(root: &Path, paths: &[String], operation: OpId) {
+        for (_, lock) in places(root, paths) {
+            if fs::read_link(&lock).is_ok_and(|target| target.as_os_str() == mark(operation).as_str()) {
+                let _ = fs::remove_file(lock);
+            }
+        }
+    }
+}
+
+fn mark(operation: OpId) -> String {
+    format!("stepback-{operation}")
+}
+
+/// Where locks belong. Only in real directories: a link could lead out of the workspace.
+fn places<'p>(root: &'p Path, paths: &'p [String]) -> impl Iterator<Item = (&'p String, PathBuf)> {
+    let real = |path: &&String| fs::symlink_metadata(root.join(path)).is_ok_and(|metadata| metadata.is_dir());
+    paths.iter().filter(real).flat_map(|path| LOCKS.map(|name| (path, root.join(path).join(name))))
+}
+
+fn busy(path: &str, lock: &Path) -> EngineError {
+    EngineError::GitBusy { path: path.to_string(), lock: lock.display().to_string() }
 }
 
 impl Drop for GitLocks {

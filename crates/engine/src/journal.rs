@@ -49,20 +49,34 @@ impl Workspace<'_> {
             ));
         }
         let git_paths = touched_repositories(&prepared.plan);
-        let git_locks = GitLocks::take(&self.root, &git_paths)?;
+        GitLocks::expect_free(&self.root, &git_paths)?;
 
         let opened = self.open_journal(&prepared, &purpose, also)?;
+        // Only now: locks left by a process that dies are found through its journal.
+        let git_locks = match GitLocks::take(&self.root, &git_paths, opened.operation.id) {
+            Ok(locks) => locks,
+            Err(error) => {
+                self.store().commit(None, &reverted(&opened.operation))?;
+                return Err(error);
+            }
+        };
         let source = StoreSource(self.store());
         let vault = self.vault()?;
-        let applier =
-            Applier::new(&self.root, &source, vault.as_ref(), &opened.operation.id.short(), self.engine.threads)?;
+        let applier = Applier::new(
+            &self.root,
+            &source,
+            vault.as_ref(),
+            &opened.operation.id.short(),
+            self.engine.threads,
+        )?;
         let outcomes = match applier.apply(&prepared.plan.changes, self.engine.progress) {
             Ok(outcomes) => outcomes,
             Err(failure) => return Err(self.roll_back(&opened.operation, &prepared.plan, *failure)),
         };
         drop(git_locks);
         let pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
-        let after = self.close_journal(&opened.operation, &prepared.present.state, &pairs, prepared.git_target)?;
+        let after =
+            self.close_journal(&opened.operation, &prepared.present.state, &pairs, prepared.git_target)?;
         Ok(Report {
             operation: Operation { status: OpStatus::Done, number: opened.op_number, ..opened.operation },
             before: opened.before_number,
@@ -190,7 +204,8 @@ impl Workspace<'_> {
         let done = |in_git: bool| {
             outcomes.iter().filter_map(move |(change, outcome)| {
                 let inside = repository_of(&change.path).is_some();
-                (*outcome == Outcome::Done && inside == in_git).then(|| (change.path.clone(), change.then.clone()))
+                (*outcome == Outcome::Done && inside == in_git)
+                    .then(|| (change.path.clone(), change.then.clone()))
             })
         };
         let mut state = *present;
@@ -229,7 +244,11 @@ impl Workspace<'_> {
             let summary = target.and_then(|target| target.get(root.as_bytes())).or(old.as_ref());
             let summary = summary.map(|repository| repository.summary.clone()).unwrap_or_default();
             git.repositories.retain(|repository| repository.path != root.as_bytes());
-            git.repositories.push(stepback_model::state::Repository { path: root.as_bytes().to_vec(), tree, summary });
+            git.repositories.push(stepback_model::state::Repository {
+                path: root.as_bytes().to_vec(),
+                tree,
+                summary,
+            });
         }
         git.repositories.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Some(batch.write(ObjectKind::Git, &git.encode(), None)?))
@@ -252,8 +271,7 @@ impl Workspace<'_> {
         let inverse: Vec<PlannedChange> = plan.changes.iter().map(inverted).collect();
         let applier = Applier::new(&self.root, &source, vault.as_ref(), &format!("{tag}r"), 1)?;
         applier.apply(&inverse, None).map_err(|failure| EngineError::from(failure.error))?;
-        let mutations = [Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
-        self.store().commit(None, &mutations)?;
+        self.store().commit(None, &reverted(operation))?;
         Ok(())
     }
 
@@ -272,8 +290,7 @@ impl Workspace<'_> {
 
     fn finish(&self, operation: &Operation) -> Result<(), EngineError> {
         let (Some(journal), Some(moved)) = (operation.journal, operation.action.moved()) else {
-            let mutations = [Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
-            self.store().commit(None, &mutations)?;
+            self.store().commit(None, &reverted(operation))?;
             return Ok(());
         };
         let source = StoreSource(self.store());
@@ -281,23 +298,26 @@ impl Workspace<'_> {
         let before = self.store().checkpoint(moved.before)?;
         let present = match &before {
             Some(stored) => self.state_of(stored)?,
-            None => return Err(StoreError::Corrupt { what: "a journal names a step that is gone".into() }.into()),
-        };
-        // Locks that the dead process had taken in git directories are its own leftovers.
-        for path in touched_repositories(&plan) {
-            for name in ["index.lock", "HEAD.lock", "packed-refs.lock"] {
-                let lock = self.root.join(&path).join(name);
-                if std::fs::metadata(&lock).is_ok_and(|metadata| metadata.len() == 0) {
-                    let _ = std::fs::remove_file(lock);
-                }
+            None => {
+                return Err(StoreError::Corrupt { what: "a journal names a step that is gone".into() }.into());
             }
-        }
+        };
+        // The reached state of git directories is described as the one aimed for was.
+        let git_target = match (moved.git, self.store().checkpoint(moved.onto)?) {
+            (true, Some(stored)) if !stored.purged => self.state_of(&stored)?.git,
+            _ => None,
+        };
+        let git_target = git_target.map(|hash| GitState::load(&source, hash)).transpose()?;
+        let git_paths = touched_repositories(&plan);
+        GitLocks::clean_up(&self.root, &git_paths, operation.id);
+        let _git_locks = GitLocks::take(&self.root, &git_paths, operation.id)?;
         let vault = self.vault()?;
         let applier =
             Applier::new(&self.root, &source, vault.as_ref(), &operation.id.short(), self.engine.threads)?;
         applier.clean_up(&plan.changes)?;
         // A revert that was interrupted leaves files under its own tag.
-        let reverting = Applier::new(&self.root, &source, vault.as_ref(), &format!("{}r", operation.id.short()), 1)?;
+        let reverting =
+            Applier::new(&self.root, &source, vault.as_ref(), &format!("{}r", operation.id.short()), 1)?;
         let inverse: Vec<PlannedChange> = plan.changes.iter().map(inverted).collect();
         reverting.clean_up(&inverse)?;
         let outcomes = match applier.apply(&plan.changes, None) {
@@ -305,7 +325,7 @@ impl Workspace<'_> {
             Err(failure) => return Err(self.roll_back(operation, &plan, *failure)),
         };
         let pairs: Vec<_> = plan.changes.into_iter().zip(outcomes).collect();
-        self.close_journal(operation, &present, &pairs, None)?;
+        self.close_journal(operation, &present, &pairs, git_target)?;
         Ok(())
     }
 }
@@ -314,6 +334,17 @@ struct Opened {
     operation: Operation,
     before_number: u64,
     op_number: u64,
+}
+
+/// The changes of the log that mark an operation as taken back, and what it took back or brought back as before.
+fn reverted(operation: &Operation) -> Vec<Mutation> {
+    let mut mutations = vec![Mutation::SetOpStatus { op: operation.id, status: OpStatus::Reverted }];
+    match &operation.action {
+        Action::Undo { op, .. } => mutations.push(Mutation::SetOpUndone { op: *op, undone: false }),
+        Action::Redo { op, .. } => mutations.push(Mutation::SetOpUndone { op: *op, undone: true }),
+        _ => {}
+    }
+    mutations
 }
 
 fn inverted(change: &PlannedChange) -> PlannedChange {

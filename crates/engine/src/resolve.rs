@@ -15,7 +15,12 @@ const SHOWN: usize = 5;
 
 impl Workspace<'_> {
     /// The checkpoint that `text` names, seen from `now` in time zone `zone`.
-    pub fn resolve(&self, text: &str, now: Timestamp, zone: &TimeZone) -> Result<StoredCheckpoint, EngineError> {
+    pub fn resolve(
+        &self,
+        text: &str,
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> Result<StoredCheckpoint, EngineError> {
         let wrong = |error: PointError| EngineError::Point(error.to_string());
         let point = PointExpr::parse(text).map_err(wrong)?;
         let all = self.store().checkpoints(self.record.id)?;
@@ -76,9 +81,13 @@ impl<'s> Resolver<'s> {
             Anchor::Now => self.head(),
             Anchor::Step(number) => self.step(*number),
             Anchor::Label(name) => self.one_of(self.labelled(name), &format!("the label \"{name}\"")),
-            Anchor::Id(prefix) => self.one_of(self.with_prefix(prefix), &format!("an id starting with {prefix}")),
+            Anchor::Id(prefix) => {
+                self.one_of(self.with_prefix(prefix), &format!("an id starting with {prefix}"))
+            }
             Anchor::Branch(name) if name == "main" => self.head(),
-            Anchor::Branch(name) => Err(self.error(format!("there is no branch {name}")).suggest(["branch:main"])),
+            Anchor::Branch(name) => {
+                Err(self.error(format!("there is no branch {name}")).suggest(["branch:main"]))
+            }
             Anchor::Time(text) => self.at(text),
             Anchor::Tag { tag, nth } => {
                 let tagged = |stored: &&StoredCheckpoint| stored.checkpoint.annotation.tags.contains(tag);
@@ -86,7 +95,9 @@ impl<'s> Resolver<'s> {
             }
             Anchor::Text { name, is_time } => self.text(name, *is_time),
             Anchor::Error(_) => Err(self.error("no error is recorded in this workspace")),
-            Anchor::Tool { name, .. } => Err(self.error(format!("no call of {name} is recorded in this workspace"))),
+            Anchor::Tool { name, .. } => {
+                Err(self.error(format!("no call of {name} is recorded in this workspace")))
+            }
             Anchor::Iteration(number) => {
                 Err(self.error(format!("no iteration {number} is recorded in this workspace")))
             }
@@ -124,7 +135,11 @@ impl<'s> Resolver<'s> {
         self.visible().filter(|stored| stored.checkpoint.step.id.to_string().starts_with(&prefix)).collect()
     }
 
-    fn one_of(&self, found: Vec<&'s StoredCheckpoint>, what: &str) -> Result<&'s StoredCheckpoint, PointError> {
+    fn one_of(
+        &self,
+        found: Vec<&'s StoredCheckpoint>,
+        what: &str,
+    ) -> Result<&'s StoredCheckpoint, PointError> {
         match found.as_slice() {
             [one] => Ok(one),
             [] => Err(self.error(format!("no checkpoint has {what}")).suggest(self.close_names())),
@@ -134,7 +149,9 @@ impl<'s> Resolver<'s> {
                     format!("#{} ({}, {})", step.number, step.id.short(), step.at.ago(self.now))
                 });
                 let count = many.len();
-                Err(self.error(format!("{count} checkpoints have {what}")).suggest(candidates.collect::<Vec<_>>()))
+                Err(self
+                    .error(format!("{count} checkpoints have {what}"))
+                    .suggest(candidates.collect::<Vec<_>>()))
             }
         }
     }
@@ -189,9 +206,10 @@ impl<'s> Resolver<'s> {
         let found = match nth {
             Nth::Last => newest_first.first(),
             Nth::First => newest_first.last(),
-            Nth::Number(number) => {
-                usize::try_from(number).ok().and_then(|n| count.checked_sub(n)).and_then(|at| newest_first.get(at))
-            }
+            Nth::Number(number) => usize::try_from(number)
+                .ok()
+                .and_then(|n| count.checked_sub(n))
+                .and_then(|at| newest_first.get(at)),
         };
         found.copied().ok_or_else(|| {
             let message = match count {
@@ -239,7 +257,8 @@ impl<'s> Resolver<'s> {
             .filter(|stored| {
                 let step = &stored.checkpoint.step;
                 let stands_for_itself = step.kind != StepKind::Rewind || self.is_partial(stored);
-                stands_for_itself && (stored.checkpoint.hidden_by.is_none() || step.id == from.checkpoint.step.id)
+                stands_for_itself
+                    && (stored.checkpoint.hidden_by.is_none() || step.id == from.checkpoint.step.id)
             })
             .collect();
         usize::try_from(count).ok().and_then(|index| counted.get(index)).copied().ok_or_else(|| {

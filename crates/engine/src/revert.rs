@@ -123,19 +123,26 @@ impl<'a> Reverter<'a> {
                     return Ok(Some(Node::File { mode, size: *their_size, content: *theirs }));
                 }
                 // Only content that is one blob is small enough to be merged line by line.
-                let (Content::Whole(left), Content::Whole(ours), Content::Whole(theirs)) = (left, ours, theirs) else {
+                let (Content::Whole(left), Content::Whole(ours), Content::Whole(theirs)) =
+                    (left, ours, theirs)
+                else {
                     return Ok(None);
                 };
                 let read = |hash: &Hash| self.source.read(ObjectKind::Blob, *hash);
                 match merge::three_way(&read(left)?, &read(ours)?, &read(theirs)?) {
                     Merged::Conflict { .. } => Ok(None),
                     Merged::Clean(bytes) => {
-                        let content = Content::Whole(self.sink.write(ObjectKind::Blob, &bytes, Some(*ours))?);
+                        let content =
+                            Content::Whole(self.sink.write(ObjectKind::Blob, &bytes, Some(*ours))?);
                         Ok(Some(Node::File { mode, size: bytes.len() as u64, content }))
                     }
                 }
             }
-            (Node::Dir { mode: left, .. }, Node::Dir { mode: ours, tree }, Node::Dir { mode: theirs, .. }) => {
+            (
+                Node::Dir { mode: left, .. },
+                Node::Dir { mode: ours, tree },
+                Node::Dir { mode: theirs, .. },
+            ) => {
                 let mode = if ours == left { *theirs } else { *ours };
                 Ok(Some(Node::Dir { mode, tree: *tree }))
             }

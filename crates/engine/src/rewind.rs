@@ -102,7 +102,7 @@ impl Workspace<'_> {
         };
         let source = StoreSource(self.store());
         let changes = diff::trees(&source, present.state.files, wanted.files)?;
-        let mut changes: Vec<Change> = changes.into_iter().filter(|change| filter.matches(&change.path)).collect();
+        let mut changes = limited(changes, &filter);
         let matched = !changes.is_empty();
         let mut warnings = Vec::new();
         let mut git_target = None;
@@ -123,7 +123,8 @@ impl Workspace<'_> {
         let mut plan = direct(changes);
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         warnings.extend(links_leading_out(&plan));
-        let what = if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
+        let what =
+            if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
         let with_git = if request.git { " with git" } else { "" };
         let summary = format!("rewind{what} to {}{with_git}", describe(target));
         let onto = filter.is_empty().then_some(target.checkpoint.step.id);
@@ -150,7 +151,9 @@ impl Workspace<'_> {
         let known: Vec<usize> = listed.iter().map(|numbered| numbered.number).collect();
         if let Some(unknown) = request.changes.iter().find(|number| !known.contains(number)) {
             let range = match (known.first(), known.last()) {
-                (Some(first), Some(last)) => format!("changes {first} to {last} are listed by \"stepback changes\""),
+                (Some(first), Some(last)) => {
+                    format!("changes {first} to {last} are listed by \"stepback changes\"")
+                }
                 _ => "no changes are recorded".into(),
             };
             return Err(EngineError::Input(format!("there is no change {unknown}: {range}")));
@@ -215,7 +218,11 @@ impl Workspace<'_> {
     }
 
     /// The state at the head with only `paths` looked at anew; `None` when one of them is or was a directory.
-    pub(crate) fn present_at(&self, paths: &[RelPath], wanted: &State) -> Result<Option<Present>, EngineError> {
+    pub(crate) fn present_at(
+        &self,
+        paths: &[RelPath],
+        wanted: &State,
+    ) -> Result<Option<Present>, EngineError> {
         let Ok(head) = self.head() else { return Ok(None) };
         let state = self.state_of(&head)?;
         let source = StoreSource(self.store());
@@ -267,7 +274,10 @@ impl Workspace<'_> {
             let path = stepback_model::path::display_bytes(&old.path).into_owned();
             match now.get(&old.path) {
                 None => warnings.push(format!("{path} is gone; add --git to bring it back")),
-                Some(new) if new.summary.commit != old.summary.commit || new.summary.branch != old.summary.branch => {
+                Some(new)
+                    if new.summary.commit != old.summary.commit
+                        || new.summary.branch != old.summary.branch =>
+                {
                     warnings.push(format!(
                         "HEAD of {path} has moved since: it was {}, now it is {}; add --git to move it back",
                         head_name(&old.summary),
@@ -277,7 +287,9 @@ impl Workspace<'_> {
                 Some(new) if new.summary.in_progress != old.summary.in_progress => {
                     let what = new.summary.in_progress.clone().or_else(|| old.summary.in_progress.clone());
                     let what = what.unwrap_or_default();
-                    warnings.push(format!("a {what} was begun or ended in {path} since; add --git to go back to it"));
+                    warnings.push(format!(
+                        "a {what} was begun or ended in {path} since; add --git to go back to it"
+                    ));
                 }
                 Some(_) => {}
             }
@@ -328,15 +340,19 @@ fn direct(changes: Vec<Change>) -> Plan {
             | (None, Some(Node::Skipped { reason: SkipReason::GitDir })) => {}
             (Some(Node::Skipped { .. }), None | Some(Node::Skipped { .. })) => {}
             (Some(Node::Skipped { reason }), Some(_)) => {
-                plan.left_alone.push(leave(format!("what is there now is not covered ({})", reason.describe())));
+                plan.left_alone
+                    .push(leave(format!("what is there now is not covered ({})", reason.describe())));
             }
             (None, Some(Node::Skipped { reason })) => {
                 plan.left_alone.push(leave(format!("it was not covered then ({})", reason.describe())));
             }
             (Some(_), Some(Node::Skipped { reason })) => {
-                plan.left_alone.push(leave(format!("its content was not covered then ({})", reason.describe())));
+                plan.left_alone
+                    .push(leave(format!("its content was not covered then ({})", reason.describe())));
             }
-            (Some(Node::Dir { .. }), then) if !then.as_ref().is_some_and(Node::is_dir) && protected.contains(&path) => {
+            (Some(Node::Dir { .. }), then)
+                if !then.as_ref().is_some_and(Node::is_dir) && protected.contains(&path) =>
+            {
                 plan.left_alone.push(leave("it holds files that are not covered".into()));
             }
             // Git objects that came later do no harm and may be needed; a repository that came later is not ours to remove.
@@ -346,6 +362,20 @@ fn direct(changes: Vec<Change>) -> Plan {
         }
     }
     plan
+}
+
+/// The changes that `filter` lets through, with the directories that must come back for them.
+fn limited(changes: Vec<Change>, filter: &PathFilter) -> Vec<Change> {
+    let mut needed = std::collections::HashSet::new();
+    for change in changes.iter().filter(|change| change.after.is_some() && filter.matches(&change.path)) {
+        let mut above = change.path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+            above = dir.split_last().map(|(parent, _)| parent);
+            needed.insert(dir);
+        }
+    }
+    let comes_back = |change: &Change| change.before.is_none() && needed.contains(&change.path);
+    changes.into_iter().filter(|change| filter.matches(&change.path) || comes_back(change)).collect()
 }
 
 fn is_in_git(path: &RelPath) -> bool {
@@ -438,4 +468,3 @@ impl PathFilter {
             .collect()
     }
 }
-

@@ -75,10 +75,11 @@ impl Workspace<'_> {
             Some(moved) => {
                 // If it was redone since, the redo is what stands between now and then.
                 let moved = latest_move(&operations, operation.id).unwrap_or(moved);
-                self.reverse(moved, summary).map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
+                self.reverse(moved, summary)
+                    .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
             }
             None => {
-                self.check_log_reversal(&operation)?;
+                self.check_log_reversal(&operation, Direction::Undo)?;
                 Ok(Reversal::Log { operation, summary })
             }
         }
@@ -94,7 +95,9 @@ impl Workspace<'_> {
                 op.status == OpStatus::Done && matches!(&op.action, Action::Undo { op, .. } if undone(op))
             })
             .ok_or(EngineError::NothingTo("redo"))?;
-        let Action::Undo { op: target, moved } = &undo.action else { return Err(EngineError::NothingTo("redo")) };
+        let Action::Undo { op: target, moved } = &undo.action else {
+            return Err(EngineError::NothingTo("redo"));
+        };
         let operation =
             operations.iter().find(|op| op.id == *target).ok_or(EngineError::NothingTo("redo"))?.clone();
         let summary = format!("redo: {}", operation.summary);
@@ -102,12 +105,19 @@ impl Workspace<'_> {
             Some(moved) => self
                 .reverse(*moved, summary)
                 .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation }),
-            None => Ok(Reversal::Log { operation, summary }),
+            None => {
+                self.check_log_reversal(&operation, Direction::Redo)?;
+                Ok(Reversal::Log { operation, summary })
+            }
         }
     }
 
     /// Does what was planned. Returns a report when files changed.
-    pub fn reverse_now(&self, reversal: Reversal, direction: Direction) -> Result<Option<Report>, EngineError> {
+    pub fn reverse_now(
+        &self,
+        reversal: Reversal,
+        direction: Direction,
+    ) -> Result<Option<Report>, EngineError> {
         let undone = direction == Direction::Undo;
         match reversal {
             Reversal::Files { prepared, operation } => {
@@ -136,9 +146,13 @@ impl Workspace<'_> {
         }
     }
 
-    fn check_log_reversal(&self, operation: &Operation) -> Result<(), EngineError> {
-        let steps = match &operation.action {
-            Action::CheckpointDelete { steps } | Action::Prune { steps } => steps,
+    /// Refuses to show checkpoints again whose files are gone.
+    fn check_log_reversal(&self, operation: &Operation, direction: Direction) -> Result<(), EngineError> {
+        let steps = match (&operation.action, direction) {
+            (Action::CheckpointDelete { steps } | Action::Prune { steps }, Direction::Undo) => {
+                steps.as_slice()
+            }
+            (Action::CheckpointCreate { step }, Direction::Redo) => std::slice::from_ref(step),
             _ => return Ok(()),
         };
         for step in steps {
@@ -219,7 +233,8 @@ impl Workspace<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
-        let load = |hash: Option<_>| hash.map_or(Ok(GitState::default()), |hash| GitState::load(&source, hash));
+        let load =
+            |hash: Option<_>| hash.map_or(Ok(GitState::default()), |hash| GitState::load(&source, hash));
         let now = load(present.state.git).map_err(|error: ObjectError| EngineError::from(error))?;
         let back = diff::git(&source, left, wanted)?;
         let since = diff::git(&source, left, &present.state)?;
@@ -234,7 +249,9 @@ impl Workspace<'_> {
                 rest == b"HEAD" || rest == b"packed-refs" || rest.starts_with(b"refs/")
             };
             let moved_since = since.iter().any(|change| {
-                change.path.starts_with(&root) && decides(&change.path) && !is_dir_change(&change.before, &change.after)
+                change.path.starts_with(&root)
+                    && decides(&change.path)
+                    && !is_dir_change(&change.before, &change.after)
             });
             if moved_since && now.get(&path).is_some() {
                 plan.left_alone.push(LeftAlone {

@@ -15,10 +15,10 @@ use stepback_model::record::{self, Session};
 use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{FinishedBatch, Mutation, Store, StoreError};
+use stepback_worktree::WorktreeError;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::{self, Scan, Snapshot};
 use stepback_worktree::vault::Vault;
-use stepback_worktree::WorktreeError;
 
 use crate::error::EngineError;
 
@@ -183,7 +183,10 @@ impl<'a> Workspace<'a> {
         self.lock(File::try_lock)
     }
 
-    fn lock(&self, try_lock: impl Fn(&File) -> Result<(), TryLockError>) -> Result<WorkspaceLock, EngineError> {
+    fn lock(
+        &self,
+        try_lock: impl Fn(&File) -> Result<(), TryLockError>,
+    ) -> Result<WorkspaceLock, EngineError> {
         let Some(dir) = self.local_dir()? else { return Ok(WorkspaceLock { _files: Vec::new() }) };
         // Whoever relies on objects seen in the store keeps the collector out.
         let mut files = Vec::new();
@@ -262,7 +265,8 @@ pub(crate) fn wait_for(
     try_lock: impl Fn(&File) -> Result<(), TryLockError>,
     root: &Path,
 ) -> Result<File, EngineError> {
-    let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let open =
+        || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
     let file = open().map_err(WorktreeError::aside("open", path))?;
     let mut waited = Duration::ZERO;
     let mut pause = Duration::from_micros(200);

@@ -63,32 +63,42 @@ pub enum Command {
     #[command(after_help = "Examples:\n  stepback timeline")]
     Timeline,
     /// Show where you are and what changed since the last checkpoint
-    #[command(after_help = "Examples:\n  stepback status\n  stepback status --excluded   what is not covered, and why")]
+    #[command(
+        after_help = "Examples:\n  stepback status\n  stepback status --excluded   what is not covered, and why"
+    )]
     Status {
         /// List what is not covered, and why
         #[arg(long)]
         excluded: bool,
     },
     /// List every change on the present line, numbered, so that each can be taken back
-    #[command(after_help = "Examples:\n  stepback changes\n  stepback changes @-2          only what came after\n  stepback rewind --change 3    take back change 3 alone")]
+    #[command(
+        after_help = "Examples:\n  stepback changes\n  stepback changes @-2          only what came after\n  stepback rewind --change 3    take back change 3 alone"
+    )]
     Changes {
         /// Only changes after this point
         point: Option<String>,
     },
     /// Compare two points, or a point with the working directory
-    #[command(after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff #3 #7 --stat\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side")]
+    #[command(
+        after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff #3 #7 --stat\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side"
+    )]
     Diff(Diff),
     /// Go back to a point, or take back single changes
     #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind #3 --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too"))]
     Rewind(Rewind),
     /// Show the state at a moment
-    #[command(after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at #3 --json      with every file")]
+    #[command(
+        after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at #3 --json      with every file"
+    )]
     At {
         /// The point
         point: String,
     },
     /// Print a file as it was
-    #[command(after_help = "Examples:\n  stepback cat @-1 src/main.rs\n  stepback cat \"yesterday\" .env > .env.old")]
+    #[command(
+        after_help = "Examples:\n  stepback cat @-1 src/main.rs\n  stepback cat \"yesterday\" .env > .env.old"
+    )]
     Cat {
         /// The point
         point: String,
@@ -96,7 +106,9 @@ pub enum Command {
         path: String,
     },
     /// Write a past state into another directory
-    #[command(after_help = "Examples:\n  stepback restore @-1 --into /tmp/before\n  stepback restore #3 --into ../old --git")]
+    #[command(
+        after_help = "Examples:\n  stepback restore @-1 --into /tmp/before\n  stepback restore #3 --into ../old --git"
+    )]
     Restore {
         /// The point
         point: String,
@@ -108,7 +120,9 @@ pub enum Command {
         git: bool,
     },
     /// Take back the last thing stepback did
-    #[command(after_help = "Later edits are kept: they are merged, or their files left alone and listed.\n\nExamples:\n  stepback undo\n  stepback undo 4f2a        one operation of \"stepback op log\"\n  stepback undo --dry-run")]
+    #[command(
+        after_help = "Later edits are kept: they are merged, or their files left alone and listed.\n\nExamples:\n  stepback undo\n  stepback undo 4f2a        one operation of \"stepback op log\"\n  stepback undo --dry-run"
+    )]
     Undo {
         /// An operation (number or beginning of its id) instead of the last one
         operation: Option<String>,
@@ -125,7 +139,9 @@ pub enum Command {
     #[command(subcommand)]
     Op(Op),
     /// Hide old checkpoints and free what nothing needs any more
-    #[command(after_help = "Without rules: keeps the last hour, then one checkpoint per hour. Always kept: the newest 50 manual\ncheckpoints, the present one, and what the next undo needs. Pruned checkpoints can be brought back with\n\"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB")]
+    #[command(
+        after_help = "Without rules: keeps the last hour, then one checkpoint per hour. Always kept: the newest 50 manual\ncheckpoints, the present one, and what the next undo needs. Pruned checkpoints can be brought back with\n\"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
+    )]
     Prune(Prune),
     /// Verify every byte of the store
     #[command(after_help = "Examples:\n  stepback fsck\n  stepback fsck --json")]
@@ -134,7 +150,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,
     /// See it work: a project is wrecked and brought back, in a temporary directory
-    #[command(after_help = "Examples:\n  stepback demo\n  stepback demo --keep      leave the project to explore")]
+    #[command(
+        after_help = "Examples:\n  stepback demo\n  stepback demo --keep      leave the project to explore"
+    )]
     Demo {
         /// Do not remove the project afterwards
         #[arg(long)]
@@ -144,7 +162,9 @@ pub enum Command {
         fast: bool,
     },
     /// Print a completion script for a shell
-    #[command(after_help = "Examples:\n  stepback completions bash > ~/.local/share/bash-completion/completions/stepback\n  stepback completions zsh > \"${fpath[1]}/_stepback\"")]
+    #[command(
+        after_help = "Examples:\n  stepback completions bash > ~/.local/share/bash-completion/completions/stepback\n  stepback completions zsh > \"${fpath[1]}/_stepback\""
+    )]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -161,7 +181,9 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum Checkpoint {
     /// Keep everything as it is now
-    #[command(after_help = "Examples:\n  stepback checkpoint create\n  stepback checkpoint create \"before refactoring\" -m \"tests are green\" --tag release")]
+    #[command(
+        after_help = "Examples:\n  stepback checkpoint create\n  stepback checkpoint create \"before refactoring\" -m \"tests are green\" --tag release"
+    )]
     Create {
         /// A short name to find it by
         label: Option<String>,
@@ -173,7 +195,9 @@ pub enum Checkpoint {
         tags: Vec<String>,
     },
     /// List checkpoints, newest first
-    #[command(after_help = "Examples:\n  stepback checkpoint list\n  stepback checkpoint list --tag release --json\n  stepback checkpoint list --find tests")]
+    #[command(
+        after_help = "Examples:\n  stepback checkpoint list\n  stepback checkpoint list --tag release --json\n  stepback checkpoint list --find tests"
+    )]
     List {
         /// Only with this tag
         #[arg(long, value_name = "T")]
@@ -192,7 +216,9 @@ pub enum Checkpoint {
         point: String,
     },
     /// Replace a checkpoint's note
-    #[command(after_help = "Examples:\n  stepback checkpoint annotate #3 \"this one works\"\n  stepback checkpoint annotate #3 \"works\" --label good --tag release")]
+    #[command(
+        after_help = "Examples:\n  stepback checkpoint annotate #3 \"this one works\"\n  stepback checkpoint annotate #3 \"works\" --label good --tag release"
+    )]
     Annotate {
         /// The point
         point: String,

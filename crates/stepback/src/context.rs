@@ -20,11 +20,10 @@ pub struct Context {
     pub directory: PathBuf,
     /// Print JSON.
     pub json: bool,
-    store: EmbeddedStore,
+    store: &'static EmbeddedStore,
     env: Box<dyn Env>,
     progress: Progress,
     allow_broad: bool,
-    zone: TimeZone,
 }
 
 /// Whether a command may make a store that is not there.
@@ -41,8 +40,9 @@ impl Context {
     pub fn open(arguments: &crate::args::Arguments, make: Make, work: &'static str) -> Result<Self, Failure> {
         let directory = match &arguments.directory {
             Some(directory) => directory.clone(),
-            None => std::env::current_dir()
-                .map_err(|error| Failure::new(Kind::System, format!("cannot tell the current directory: {error}")))?,
+            None => std::env::current_dir().map_err(|error| {
+                Failure::new(Kind::System, format!("cannot tell the current directory: {error}"))
+            })?,
         };
         let directory = directory.canonicalize().map_err(|error| {
             Failure::new(Kind::System, format!("cannot open {}: {error}", directory.display()))
@@ -60,6 +60,9 @@ impl Context {
             Make::Yes => EmbeddedStore::open(&dir)?,
             Make::No => EmbeddedStore::open_existing(&dir)?,
         };
+        // Never closed: the process is about to end, and closing a database properly takes as long as a small checkpoint's
+        // scan. What is committed is durable already; locks go with the process.
+        let store: &'static EmbeddedStore = Box::leak(Box::new(store));
         Ok(Self {
             directory,
             json: arguments.json,
@@ -67,15 +70,16 @@ impl Context {
             env: crate::system::environment(),
             progress: Progress::start(work, arguments.json),
             allow_broad: arguments.allow_broad,
-            zone: TimeZone::system(),
         })
     }
 
     /// The engine over this store.
     pub fn engine(&self) -> Engine<'_> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+        // The standard library also reads control groups, which costs more than a small checkpoint can spare.
+        let threads =
+            rustix::thread::sched_getaffinity(None).map_or(1, |cpus| cpus.count() as usize).clamp(1, 8);
         Engine {
-            store: &self.store,
+            store: self.store,
             env: &*self.env,
             budget: Budget::default(),
             threads,
@@ -125,7 +129,10 @@ impl Context {
         if !broad || self.allow_broad {
             return Ok(());
         }
-        let what = format!("{} is the root or a home directory: everything below it would be covered", root.display());
+        let what = format!(
+            "{} is the root or a home directory: everything below it would be covered",
+            root.display()
+        );
         match output::ask(&format!("{what}. Go on?")) {
             Some(true) => Ok(()),
             _ => Err(Failure::new(Kind::Refused, what)
@@ -135,17 +142,17 @@ impl Context {
 
     /// Finds the checkpoint that a point names.
     pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Failure> {
-        Ok(workspace.resolve(point, self.now(), &self.zone)?)
+        // Reading the system's time zones costs half a millisecond, so only commands that name a point do it.
+        Ok(workspace.resolve(point, self.now(), &TimeZone::system())?)
     }
 
     /// Turns a path as the user writes it (relative to where they are) into one relative to the workspace.
     pub fn relative(&self, workspace: &Workspace<'_>, path: &str) -> String {
         let given = Path::new(path);
         if given.is_absolute() {
-            return given.strip_prefix(&workspace.root).map_or_else(
-                |_| path.to_string(),
-                |inside| inside.to_string_lossy().into_owned(),
-            );
+            return given
+                .strip_prefix(&workspace.root)
+                .map_or_else(|_| path.to_string(), |inside| inside.to_string_lossy().into_owned());
         }
         let below = self.directory.strip_prefix(&workspace.root).unwrap_or(Path::new(""));
         let mut parts: Vec<String> = Vec::new();
@@ -169,7 +176,7 @@ impl Context {
 
     /// The store, for numbers about it.
     pub fn store(&self) -> &EmbeddedStore {
-        &self.store
+        self.store
     }
 }
 

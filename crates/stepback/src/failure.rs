@@ -97,11 +97,16 @@ fn classify(error: &EngineError) -> (Kind, Option<&'static str>) {
     match error {
         EngineError::Store(error) => of_store(error),
         EngineError::Worktree(error) => of_worktree(error),
-        EngineError::Point(_) => (Kind::Point, Some("\"stepback log\" lists what there is; points are explained in \"stepback help points\"")),
+        EngineError::Point(_) => (
+            Kind::Point,
+            Some("\"stepback log\" lists what there is; points are explained in \"stepback help points\""),
+        ),
         EngineError::NothingRecorded { .. } => {
             (Kind::Nothing, Some("run \"stepback checkpoint create\" to make the first one"))
         }
-        EngineError::Purged { .. } => (Kind::Nothing, Some("\"stepback checkpoint list\" shows what is left")),
+        EngineError::Purged { .. } => {
+            (Kind::Nothing, Some("\"stepback checkpoint list\" shows what is left"))
+        }
         EngineError::NothingTo(_) => (Kind::Nothing, Some("\"stepback op log\" shows what stepback did")),
         EngineError::CannotUndo(_) => (Kind::Nothing, Some("\"stepback op log\" shows what stepback did")),
         EngineError::Input(_) => (Kind::Usage, None),
@@ -110,20 +115,28 @@ fn classify(error: &EngineError) -> (Kind, Option<&'static str>) {
             (Kind::Busy, Some("let git finish; if no git is running, remove that lock file"))
         }
         EngineError::RolledBack { cause } => (classify(cause).0, classify(cause).1),
-        EngineError::Unfinished { cause, .. } => {
-            (classify(cause).0, Some("mend the cause, then run \"stepback status\": it finishes what was begun; nothing is lost"))
-        }
+        EngineError::Unfinished { cause, .. } => (
+            classify(cause).0,
+            Some("mend the cause, then run \"stepback status\": it finishes what was begun; nothing is lost"),
+        ),
     }
 }
 
 fn of_store(error: &StoreError) -> (Kind, Option<&'static str>) {
     match error {
-        StoreError::Newer { .. } => (Kind::Store, Some("use the newer stepback that wrote it, or another store with --store")),
-        StoreError::NotAStore { .. } => (Kind::Store, Some("name another directory with --store or STEPBACK_HOME")),
-        StoreError::Absent { .. } => {
-            (Kind::Nothing, Some("run \"stepback checkpoint create\" to make one, or name another with --store"))
+        StoreError::Newer { .. } => {
+            (Kind::Store, Some("use the newer stepback that wrote it, or another store with --store"))
         }
-        StoreError::Corrupt { .. } => (Kind::Store, Some("\"stepback fsck\" says what is damaged and what is not")),
+        StoreError::NotAStore { .. } => {
+            (Kind::Store, Some("name another directory with --store or STEPBACK_HOME"))
+        }
+        StoreError::Absent { .. } => (
+            Kind::Nothing,
+            Some("run \"stepback checkpoint create\" to make one, or name another with --store"),
+        ),
+        StoreError::Corrupt { .. } => {
+            (Kind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
+        }
         StoreError::Object(ObjectError::Missing { .. } | ObjectError::Corrupt { .. }) => {
             (Kind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
         }
@@ -143,14 +156,16 @@ fn of_store(error: &StoreError) -> (Kind, Option<&'static str>) {
 
 fn of_worktree(error: &WorktreeError) -> (Kind, Option<&'static str>) {
     match error {
-        WorktreeError::Root { error, .. } | WorktreeError::Io { error, .. } | WorktreeError::Aside { error, .. } => {
-            of_io(error)
-        }
+        WorktreeError::Root { error, .. }
+        | WorktreeError::Io { error, .. }
+        | WorktreeError::Aside { error, .. } => of_io(error),
         WorktreeError::Store(error) => of_store(error),
         WorktreeError::Object(ObjectError::Backend(inner)) => {
             inner.downcast_ref::<StoreError>().map_or((Kind::System, None), of_store)
         }
-        WorktreeError::Object(_) => (Kind::Store, Some("\"stepback fsck\" says what is damaged and what is not")),
+        WorktreeError::Object(_) => {
+            (Kind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
+        }
     }
 }
 
@@ -166,7 +181,10 @@ fn of_io(error: &std::io::Error) -> (Kind, Option<&'static str>) {
 }
 
 fn of_full() -> (Kind, Option<&'static str>) {
-    (Kind::System, Some("the disk is full: make room (\"stepback prune --now\" frees old checkpoints), then try again"))
+    (
+        Kind::System,
+        Some("the disk is full: make room (\"stepback prune --now\" frees old checkpoints), then try again"),
+    )
 }
 
 impl From<StoreError> for Failure {

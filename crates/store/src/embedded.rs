@@ -26,6 +26,9 @@ mod sweep;
 /// The store format this program reads and writes. Raise it when bytes on disk gain a new meaning.
 pub const FORMAT: u32 = 1;
 
+/// How long to wait for another process that is committing.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
+
 /// SQLite before this version can corrupt a WAL that several processes write.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
@@ -86,7 +89,7 @@ impl EmbeddedStore {
         // SQLite makes it readable for everybody; -wal and -shm, made later, take over the permissions set here. By name:
         // opening and closing the file ourselves would drop the locks of other connections in this process.
         make_private(&path, 0o600)?;
-        connection.busy_timeout(std::time::Duration::from_secs(15))?;
+        connection.busy_timeout(PATIENCE)?;
         // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         schema::prepare(&connection, dir)?;

@@ -110,7 +110,11 @@ impl<'a> Applier<'a> {
     }
 
     /// Whatever must go: deepest first, so that directories are empty when their turn comes.
-    fn remove_phase(&self, changes: &[PlannedChange], set: &dyn Fn(usize, Outcome)) -> Result<(), WorktreeError> {
+    fn remove_phase(
+        &self,
+        changes: &[PlannedChange],
+        set: &dyn Fn(usize, Outcome),
+    ) -> Result<(), WorktreeError> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate().rev() {
             let Some(now) = &change.now else { continue };
@@ -191,7 +195,8 @@ impl<'a> Applier<'a> {
         }
         if !is_identical(&dir, &temporary, identity) {
             // Somebody wrote to it after we looked: it goes back.
-            rename(&dir, &temporary, name, RenameFlags::NOREPLACE).map_err(WorktreeError::io("put back", path))?;
+            rename(&dir, &temporary, name, RenameFlags::NOREPLACE)
+                .map_err(WorktreeError::io("put back", path))?;
             return Ok(changed_meanwhile());
         }
         faults::point()
@@ -200,7 +205,11 @@ impl<'a> Applier<'a> {
         Ok(Outcome::Done)
     }
 
-    fn make_dirs_phase(&self, changes: &[PlannedChange], set: &dyn Fn(usize, Outcome)) -> Result<(), WorktreeError> {
+    fn make_dirs_phase(
+        &self,
+        changes: &[PlannedChange],
+        set: &dyn Fn(usize, Outcome),
+    ) -> Result<(), WorktreeError> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate() {
             let Some(Node::Dir { mode, .. }) = &change.then else { continue };
@@ -272,7 +281,11 @@ impl<'a> Applier<'a> {
     }
 
     /// Permission bits of directories, deepest first: a directory may be about to become read-only.
-    fn dir_modes_phase(&self, changes: &[PlannedChange], set: &dyn Fn(usize, Outcome)) -> Result<(), WorktreeError> {
+    fn dir_modes_phase(
+        &self,
+        changes: &[PlannedChange],
+        set: &dyn Fn(usize, Outcome),
+    ) -> Result<(), WorktreeError> {
         let mut beneath = self.beneath.again();
         for (at, change) in changes.iter().enumerate().rev() {
             let Some(Node::Dir { mode, .. }) = &change.then else { continue };
@@ -298,7 +311,9 @@ impl<'a> Applier<'a> {
             Ok(present) => Ok(present),
             Err(CompareError::Object(error)) => Err(error.into()),
             // What we may not read, we cannot have saved: it is not ours to replace.
-            Err(CompareError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Present::Differs),
+            Err(CompareError::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Ok(Present::Differs)
+            }
             Err(CompareError::Io(error)) => Err(WorktreeError::io("look at", path)(error)),
         }
     }

@@ -22,8 +22,7 @@ use stepback_model::tree::{Content, MODE_MASK, Node};
 
 use crate::content;
 
-const DIR: OFlags =
-    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The root, and the directory last used below it.
 #[derive(Debug)]
@@ -132,7 +131,8 @@ pub fn compare(
     };
     let identity = Identity::of(&stat);
     let same_mode = |mode: u32| stat.st_mode & MODE_MASK == mode;
-    let by_mode = |mode: u32| if same_mode(mode) { Present::Matches(identity) } else { Present::OtherMode(identity) };
+    let by_mode =
+        |mode: u32| if same_mode(mode) { Present::Matches(identity) } else { Present::OtherMode(identity) };
     match (FileType::from_raw_mode(stat.st_mode), expected) {
         (FileType::RegularFile, Node::File { mode, size, content }) => {
             if stat.st_size as u64 != *size {

@@ -78,9 +78,10 @@ pub fn is_heavy(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
         return true;
     }
     name == b"target"
-        && TARGET_MAKERS
-            .iter()
-            .any(|maker| rustix::fs::accessat(parent, *maker, rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok())
+        && TARGET_MAKERS.iter().any(|maker| {
+            rustix::fs::accessat(parent, *maker, rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty())
+                .is_ok()
+        })
 }
 
 /// Whether a file in a directory marks that directory as a cache: a `CACHEDIR.TAG` with the right signature, or the

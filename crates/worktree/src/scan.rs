@@ -21,6 +21,7 @@ use crate::vault::Vault;
 
 mod build;
 mod entry;
+mod listing;
 pub mod single;
 mod walk;
 

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use stepback_model::hash::Hash;
 
-const MAGIC: [u8; 8] = *b"SBSTAT\x00\x02";
-const HEADER: usize = 192;
+const MAGIC: [u8; 8] = *b"SBSTAT\x00\x03";
+const HEADER: usize = 240;
 const DIR_RECORD: usize = 56;
 const ENTRY_RECORD: usize = 92;
 
@@ -89,6 +89,8 @@ pub struct Entry<'a> {
 pub struct Meta {
     /// Device and inode of the root directory: a replaced root invalidates everything.
     pub root: (u64, u64),
+    /// What `stat` said about the root directory; all zero if that cannot be relied on.
+    pub root_stat: Stat,
     /// The store's collection epoch: after a collection, cached hashes may name objects that are gone.
     pub epoch: u64,
     /// Fingerprint of the rules that decided what is stored.
@@ -123,6 +125,13 @@ impl StatCache {
         let heap = word(24) as usize;
         let mut meta = Meta {
             root: (word(32), word(40)),
+            root_stat: Stat {
+                size: word(192),
+                mtime: word(200) as i64,
+                ctime: word(208) as i64,
+                ino: word(216),
+                mode: word(224) as u32,
+            },
             epoch: word(48),
             rules: [0; 32],
             boot: [0; 16],
@@ -181,7 +190,8 @@ impl StatCache {
         if first + count > self.entries {
             return None;
         }
-        let names = self.bytes.get(heap.checked_add(heap_start)?..heap.checked_add(heap_start + heap_len)?)?;
+        let names =
+            self.bytes.get(heap.checked_add(heap_start)?..heap.checked_add(heap_start + heap_len)?)?;
         Some(Dir { records, names, count, tree })
     }
 }
@@ -365,6 +375,11 @@ impl Builder {
         bytes.push(u8::from(meta.git.is_some()));
         bytes.resize(160, 0);
         bytes.extend_from_slice(meta.git.as_ref().map_or(&[0; 32], Hash::as_bytes).as_slice());
+        let Stat { size, mtime, ctime, ino, mode } = meta.root_stat;
+        for word in [size, mtime as u64, ctime as u64, ino, u64::from(mode)] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.resize(HEADER, 0);
         bytes.extend_from_slice(&self.dirs);
         bytes.extend_from_slice(&self.entries);
         bytes.extend_from_slice(&self.heap);
@@ -401,7 +416,15 @@ mod tests {
     }
 
     fn meta() -> Meta {
-        Meta { root: (1, 2), epoch: 3, rules: [4; 32], boot: [5; 16], ignored_bytes: [6, 7], git: None }
+        Meta {
+            root: (1, 2),
+            root_stat: Stat { ino: 8, ..Stat::default() },
+            epoch: 3,
+            rules: [4; 32],
+            boot: [5; 16],
+            ignored_bytes: [6, 7],
+            git: None,
+        }
     }
 
     fn sample(path: &Path) {

@@ -45,7 +45,8 @@ pub fn name_of(dir: &[u8], name: &[u8]) -> Option<Vec<u8>> {
 impl Vault {
     /// Opens the vault in `path`, making it if needed.
     pub fn open(path: &Path) -> Result<Self, WorktreeError> {
-        let open = || rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let open =
+            || rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let dir = match open() {
             Err(Errno::NOENT) => {
                 faults::point()
@@ -95,7 +96,8 @@ impl Vault {
 
     /// Whether `key` is there with the right size.
     pub fn has(&self, key: &OsStr, size: u64) -> bool {
-        rustix::fs::statat(&self.dir, key, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_size as u64 == size)
+        rustix::fs::statat(&self.dir, key, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| stat.st_size as u64 == size)
     }
 
     fn copy_in(&self, dir: BorrowedFd<'_>, name: &OsStr, key: &OsStr) -> rustix::io::Result<()> {

@@ -22,7 +22,6 @@ pub fn create(context: &Context, label: Option<String>, note: Option<String>, ta
     let stored = &created.stored;
     if context.json {
         let mut value = view::checkpoint(stored);
-        value["entries"] = json!(created.seen);
         value["files_read"] = json!(created.hashed);
         value["not_covered"] = created.troubles.iter().map(view::left_alone).collect();
         output::document(&value);
@@ -31,14 +30,18 @@ pub fn create(context: &Context, label: Option<String>, note: Option<String>, ta
     let paint = Paint::stdout();
     let step = &stored.checkpoint.step;
     output::line(format!(
-        "Created checkpoint {} {} ({} covered, {} read)",
+        "Created checkpoint {} {} ({} read)",
         paint.strong(describe(stored)),
         paint.name(step.id.short()),
-        output::count(created.seen, "file"),
-        output::grouped(created.hashed),
+        output::count(created.hashed, "new or changed file"),
     ));
     for trouble in &created.troubles {
-        output::say(format!("{} {} is not covered: {}.", paint.note("Warning:"), trouble.path, trouble.reason));
+        output::say(format!(
+            "{} {} is not covered: {}.",
+            paint.note("Warning:"),
+            trouble.path,
+            trouble.reason
+        ));
     }
     output::say(paint.dim(format!(
         "Go back to it with \"stepback rewind #{}\"; \"stepback undo\" removes it again.",
@@ -60,7 +63,9 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
         let kept = checkpoint.step.kind == StepKind::Checkpoint && checkpoint.trigger != Trigger::Automatic;
         (all || kept)
             && tag.is_none_or(|tag| annotation.tags.iter().any(|known| known == tag))
-            && wanted.as_ref().is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)))
+            && wanted
+                .as_ref()
+                .is_none_or(|wanted| texts.into_iter().any(|text| text.to_lowercase().contains(wanted)))
     });
     if context.json {
         let items: Vec<_> = listed.iter().map(view::checkpoint).collect();
@@ -126,7 +131,9 @@ pub fn delete(context: &Context, point: &str) -> Answer {
     let stored = context.resolve(&workspace, point)?;
     let operation = workspace.delete_checkpoint(&stored)?;
     if context.json {
-        output::document(&json!({ "id": stored.checkpoint.step.id, "deleted": true, "operation": operation.id }));
+        output::document(
+            &json!({ "id": stored.checkpoint.step.id, "deleted": true, "operation": operation.id }),
+        );
         return DONE;
     }
     output::line(format!("Deleted checkpoint {}", describe(&stored)));

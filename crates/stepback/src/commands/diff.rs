@@ -65,7 +65,8 @@ pub fn diff(context: &Context, arguments: &Diff) -> Answer {
     let files = changes.iter().map(|change| load(&workspace, change)).collect::<Result<Vec<_>, Failure>>()?;
     let terminal = std::io::stdout().is_terminal();
     let color = Paint::stdout().is_on();
-    let style = Style { color, escape: terminal, width: width(), highlight: color, context: arguments.unified };
+    let style =
+        Style { color, escape: terminal, width: width(), highlight: color, context: arguments.unified };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let shown = if arguments.stat {
         diff_view::stat(&files, &style, &mut out)

@@ -7,7 +7,7 @@ use stepback_engine::rewind::{Prepared, Report, Request};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::OpId;
-use stepback_model::plan::{LeftAlone, Plan};
+use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_worktree::apply::Outcome;
 
 use super::{Answer, DONE, view};
@@ -62,7 +62,9 @@ fn find_operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Failure
     let mut by_id = operations.iter().filter(|op| text.len() >= 4 && op.id.to_string().starts_with(text));
     match (by_number, by_id.next(), by_id.next()) {
         (Some(op), _, _) | (None, Some(op), None) => Ok(op.id),
-        (None, Some(_), Some(_)) => Err(Failure::new(Kind::Point, format!("several operations start with {text}"))),
+        (None, Some(_), Some(_)) => {
+            Err(Failure::new(Kind::Point, format!("several operations start with {text}")))
+        }
         _ => Err(Failure::new(Kind::Point, format!("there is no operation {text}"))
             .hint("\"stepback op log\" lists them")),
     }
@@ -133,8 +135,10 @@ fn agree(context: &Context, mut prepared: Prepared, arguments: &Agree) -> Result
     match output::ask("Go ahead?") {
         Some(true) => Ok(Some(prepared)),
         Some(false) => Err(Failure::new(Kind::Refused, "nothing was changed")),
-        None => Err(Failure::new(Kind::Refused, "several files would change and nobody is there to be asked")
-            .hint("add --yes to go ahead, or --dry-run to only see the plan")),
+        None => {
+            Err(Failure::new(Kind::Refused, "several files would change and nobody is there to be asked")
+                .hint("add --yes to go ahead, or --dry-run to only see the plan"))
+        }
     }
 }
 
@@ -146,22 +150,39 @@ fn show(prepared: &Prepared) {
         first.make_ascii_uppercase();
     }
     output::say(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
-    for change in plan.changes.iter().take(SHOWN) {
+    let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
+    for change in files.iter().take(SHOWN) {
         let verb = match change.verb() {
             "create" => paint.good("create"),
             "delete" => paint.bad("delete"),
             other => paint.note(other),
         };
-        let slash = if change.then.as_ref().or(change.now.as_ref()).is_some_and(|node| node.is_dir()) { "/" } else { "" };
+        let slash = if change.then.as_ref().or(change.now.as_ref()).is_some_and(|node| node.is_dir()) {
+            "/"
+        } else {
+            ""
+        };
         output::say(format!("  {verb} {}{slash}", change.path));
     }
-    if plan.changes.len() > SHOWN {
-        output::say(format!("  … and {} more (--dry-run --json lists all)", plan.changes.len() - SHOWN));
+    if files.len() > SHOWN {
+        output::say(format!("  … and {} more (--dry-run --json lists all)", files.len() - SHOWN));
+    }
+    if !inside_git.is_empty() {
+        let count = output::count(inside_git.len() as u64, "path");
+        output::say(format!(
+            "  {} {count} inside .git (branches, HEAD, index, objects)",
+            paint.note("restore")
+        ));
     }
     show_left_alone(&plan.left_alone);
     for warning in warnings {
         output::say(format!("{} {warning}.", paint.note("Warning:")));
     }
+}
+
+/// Whether a change is a detail of a git directory, which people care about as a whole.
+fn is_inside_git(change: &PlannedChange) -> bool {
+    change.path.components().any(|name| name == b".git")
 }
 
 fn show_left_alone(items: &[LeftAlone]) {
@@ -206,7 +227,9 @@ fn finish(context: &Context, workspace: &Workspace<'_>, report: Report, other: &
         .iter()
         .filter_map(|(change, outcome)| match outcome {
             Outcome::Done => None,
-            Outcome::LeftAlone(reason) => Some(LeftAlone { path: change.path.clone(), reason: reason.clone() }),
+            Outcome::LeftAlone(reason) => {
+                Some(LeftAlone { path: change.path.clone(), reason: reason.clone() })
+            }
         })
         .collect();
     let done = report.outcomes.len() - conflicts.len();

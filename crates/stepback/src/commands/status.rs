@@ -51,7 +51,6 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
             "workspace": workspace.root.display().to_string(),
             "store": context.store_path(),
             "head": view::checkpoint(&head),
-            "entries": present.seen,
             "items": changes.iter().map(view::change).collect::<Vec<_>>(),
             "not_covered": present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
             "git": repositories,
@@ -64,7 +63,11 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
     }
     let paint = Paint::stdout();
     let now = context.now();
-    output::line(format!("Workspace {} ({} covered)", workspace.root.display(), output::count(present.seen, "file")));
+    output::line(format!(
+        "Workspace {} ({} covered)",
+        workspace.root.display(),
+        output::count(present.seen, "file")
+    ));
     output::line(format!(
         "Last checkpoint {} {}, {}",
         paint.strong(describe(&head)),
@@ -74,8 +77,10 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
     for repository in &git.repositories {
         let summary = &repository.summary;
         let branch = summary.branch.as_deref().unwrap_or("detached HEAD");
-        let commit = summary.commit.as_deref().map_or("no commit yet", |commit| &commit[..commit.len().min(10)]);
-        let progress = summary.in_progress.as_ref().map_or(String::new(), |what| format!(", {what} in progress"));
+        let commit =
+            summary.commit.as_deref().map_or("no commit yet", |commit| &commit[..commit.len().min(10)]);
+        let progress =
+            summary.in_progress.as_ref().map_or(String::new(), |what| format!(", {what} in progress"));
         let path = stepback_model::path::display_bytes(&repository.path);
         output::line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
     }
@@ -89,7 +94,12 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
         output::say(paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" takes it all back."));
     }
     for trouble in &present.troubles {
-        output::say(format!("{} {} is not covered: {}.", paint.note("Warning:"), trouble.path, trouble.reason));
+        output::say(format!(
+            "{} {} is not covered: {}.",
+            paint.note("Warning:"),
+            trouble.path,
+            trouble.reason
+        ));
     }
     if excluded {
         output::line(if skipped.is_empty() { "Nothing is excluded." } else { "Not covered:" });
@@ -127,7 +137,8 @@ pub fn changes(context: &Context, point: Option<&str>) -> Answer {
     let paint = Paint::stdout();
     let now = context.now();
     for numbered in &listed {
-        let step = numbered.step.map_or("not in a checkpoint yet".to_string(), |(_, number)| format!("#{number}"));
+        let step =
+            numbered.step.map_or("not in a checkpoint yet".to_string(), |(_, number)| format!("#{number}"));
         output::line(format!(
             "{:>6} {} ({}) {}",
             paint.strong(format!("[{}]", numbered.number)),
@@ -143,6 +154,8 @@ pub fn changes(context: &Context, point: Option<&str>) -> Answer {
     let of = |kind: ChangeKind| format!("{} {}", totals(kind), kind.as_str());
     let kinds = [ChangeKind::Created, ChangeKind::Modified, ChangeKind::Deleted, ChangeKind::Renamed];
     output::line(kinds.map(of).join(", "));
-    output::say(paint.dim("Take one back with \"stepback rewind --change N\", the last two with \"--last 2\"."));
+    output::say(
+        paint.dim("Take one back with \"stepback rewind --change N\", the last two with \"--last 2\"."),
+    );
     DONE
 }

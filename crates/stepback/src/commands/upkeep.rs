@@ -28,7 +28,9 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
     let paint = Paint::stdout();
     if arguments.dry_run {
         if context.json {
-            output::document(&json!({ "applied": false, "items": items, "kept": keep, "freed_checkpoints": purge }));
+            output::document(
+                &json!({ "applied": false, "items": items, "kept": keep, "freed_checkpoints": purge }),
+            );
             return DONE;
         }
         for stored in &plan.hide {
@@ -63,7 +65,11 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
         output::count(pruned.swept.objects, "object"),
     ));
     if pruned.operation.is_some() && !arguments.now && arguments.max_size.is_none() {
-        output::say(paint.dim("\"stepback undo\" brings them back; the next prune frees their bytes (--now: at once)."));
+        output::say(
+            paint.dim(
+                "\"stepback undo\" brings them back; the next prune frees their bytes (--now: at once).",
+            ),
+        );
     }
     DONE
 }
@@ -92,7 +98,9 @@ pub fn fsck(context: &Context) -> Answer {
             if sound { paint.good("everything is sound") } else { paint.bad("see above") }
         ));
         if !sound {
-            output::say("Hint: what is not named above is intact; \"stepback restore POINT --into DIR\" gets it out.");
+            output::say(
+                "Hint: what is not named above is intact; \"stepback restore POINT --into DIR\" gets it out.",
+            );
         }
     }
     if sound { DONE } else { Ok(ExitCode::from(Kind::Store as u8)) }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
@@ -170,8 +171,14 @@ pub(super) struct Batch<'a> {
     epoch: u64,
     /// Nothing is stored yet, so nothing needs to be looked up: most of a first checkpoint's database time.
     store_is_empty: bool,
+    /// How many more objects may be stored as differences.
+    differences: AtomicU32,
     inner: Mutex<Pending>,
 }
+
+/// Storing a difference means reading the base and a search through it: worth it for the few objects of a usual checkpoint,
+/// too slow when thousands of files changed at once.
+const MAX_DIFFERENCES: u32 = 96;
 
 #[derive(Default)]
 struct Pending {
@@ -193,6 +200,7 @@ impl EmbeddedStore {
             store: self,
             epoch: epoch as u64,
             store_is_empty: any.is_none(),
+            differences: AtomicU32::new(MAX_DIFFERENCES),
             inner: Mutex::new(Pending::default()),
         })
     }
@@ -257,6 +265,12 @@ impl EmbeddedStore {
 }
 
 impl Batch<'_> {
+    fn may_store_difference(&self) -> bool {
+        self.differences
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_ok()
+    }
+
     fn known(&self, kind: ObjectKind, hash: Hash) -> Result<Option<Location>, StoreError> {
         let pending = self.inner.lock().unwrap_or_else(PoisonError::into_inner).objects.get(&hash).copied();
         match pending {
@@ -275,6 +289,7 @@ impl Batch<'_> {
     ) -> (Codec, u8, Option<Hash>, Option<Vec<u8>>) {
         if let Some(base) = similar_to
             && !self.store_is_empty
+            && self.may_store_difference()
             && let Ok(Some(location)) = self.store.locate(kind, base)
             && location.depth < codec::MAX_DEPTH
             && let Ok(base_bytes) = self.store.read(kind, base)

@@ -11,6 +11,8 @@ use crate::pack;
 
 /// File name of the database inside the store's directory.
 pub const DATABASE: &str = "log.sqlite";
+/// File name of the database's write-ahead log.
+pub const LOG: &str = "log.sqlite-wal";
 
 /// Name of the directory of packs inside the store's directory.
 pub const PACKS: &str = "packs";
@@ -87,7 +89,7 @@ CREATE INDEX operations_unfinished ON operations (workspace) WHERE status = 'app
 /// Checks that the database is ours and not newer than we are; makes the tables in a new one.
 pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     connection.execute_batch(
-        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 256; PRAGMA journal_size_limit = 1048576;
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
          PRAGMA trusted_schema = OFF;",
     )?;
     {

@@ -17,6 +17,25 @@ use crate::port::{
     Usage,
 };
 
+/// The write-ahead log is folded into the database when it has grown beyond this.
+///
+/// Every process that finds nobody else using the store reads the whole log when it opens it, so it must stay short; folding
+/// costs a few syncs, so it must not happen at every commit. SQLite's own automatic folding does not help here: it keeps
+/// what it has folded in shared memory, which is gone with the process, so that the log would never begin anew.
+const LONGEST_LOG: u64 = 200 << 10;
+
+impl EmbeddedStore {
+    fn fold_log(&self, connection: &rusqlite::Connection) {
+        let log = self.dir.join(super::schema::LOG);
+        if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > LONGEST_LOG) {
+            // Somebody reading the log right now makes this fail; the next commit tries again.
+            let _ = connection.busy_timeout(std::time::Duration::ZERO);
+            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            let _ = connection.busy_timeout(super::PATIENCE);
+        }
+    }
+}
+
 impl Store for EmbeddedStore {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
         Ok(self.locate(kind, hash)?.is_some())
@@ -55,6 +74,7 @@ impl Store for EmbeddedStore {
         faults::point().map_err(StoreError::io("acknowledge a commit to", &self.dir))?;
         // Only now may another writer append to the packs of this batch.
         drop(batch);
+        self.fold_log(&connection);
         Ok(receipt)
     }
 

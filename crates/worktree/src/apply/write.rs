@@ -13,13 +13,16 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
 use stepback_model::tree::{Content, Node};
 
-use super::{
-    Applier, Outcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode,
-};
+use super::{Applier, Outcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode};
 use crate::beneath::{Beneath, Present};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::restore::write_content;
+
+/// Whether a file has no other hard link, whose permission bits would change along.
+fn has_one_name(dir: &impl AsFd, name: &OsStr) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_nlink == 1)
+}
 
 impl Applier<'_> {
     /// Makes `change.path` the planned file or link.
@@ -49,6 +52,7 @@ impl Applier<'_> {
             && let (Some(Node::File { content: old, .. }), Node::File { content: new, mode, .. }) =
                 (&change.now, then)
             && old == new
+            && has_one_name(&dir, name)
         {
             set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
             return Ok(Outcome::Done);
@@ -60,7 +64,8 @@ impl Applier<'_> {
             return Err(WorktreeError::io("write", path)(error));
         }
         let Some(identity) = replaced else {
-            return match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::NOREPLACE)) {
+            return match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::NOREPLACE))
+            {
                 Ok(()) => self.verify(&dir, name, then, path),
                 Err(error) => {
                     let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
@@ -121,7 +126,13 @@ impl Applier<'_> {
     }
 
     /// Reads back what was written.
-    fn verify(&self, dir: &impl AsFd, name: &OsStr, then: &Node, path: &RelPath) -> Result<Outcome, WorktreeError> {
+    fn verify(
+        &self,
+        dir: &impl AsFd,
+        name: &OsStr,
+        then: &Node,
+        path: &RelPath,
+    ) -> Result<Outcome, WorktreeError> {
         match self.look(dir, name, then, path)? {
             Present::Matches(_) => Ok(Outcome::Done),
             _ => {
@@ -156,7 +167,8 @@ impl Applier<'_> {
                 vault.bring_back(&key, dir.as_fd(), temporary)
             }
             Node::File { mode, content, .. } => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = rustix::fs::openat(dir, temporary, flags, Mode::from_raw_mode(0o600))?;
                 let mut file = File::from(fd);
                 write_content(&mut file, content, self.source)?;

@@ -72,13 +72,22 @@ pub(super) fn build(
     };
     let git = assembly.git_state(old)?;
     let ignored_bytes = walked.ignored_bytes;
-    let changed = assembly.changed || old.is_some_and(|cache| cache.meta().git != git);
+    // A cache with many outdated directory times makes scans list what they need not: worth writing for that alone.
+    let changed = assembly.changed
+        || old.is_some_and(|cache| cache.meta().git != git)
+        || assembly.has_many_outdated_dirs();
     let update = match scan.cache {
         Some(path) if changed => Some(CacheUpdate {
             path: path.to_path_buf(),
             builder: assembly.cache(),
             meta: Meta {
                 root: walked.root_id,
+                root_stat: walked
+                    .dirs
+                    .first()
+                    .filter(|root| !root.racy)
+                    .map(|root| root.stat)
+                    .unwrap_or_default(),
                 epoch: scan.epoch,
                 rules: scan.budget.fingerprint(),
                 boot: scan.boot,
@@ -150,8 +159,17 @@ impl Assembly<'_> {
                 }
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let entries = entries.filter_map(|entry| {
-                    let child = if entry.kind == Kind::Dir { self.by_old[entry.aux as usize] } else { entry.aux };
-                    self.tree_entry(entry.name, entry.kind, &entry.stat, entry.hash, child, entry.target, in_git)
+                    let child =
+                        if entry.kind == Kind::Dir { self.by_old[entry.aux as usize] } else { entry.aux };
+                    self.tree_entry(
+                        entry.name,
+                        entry.kind,
+                        &entry.stat,
+                        entry.hash,
+                        child,
+                        entry.target,
+                        in_git,
+                    )
                 });
                 Tree::from_entries(entries.collect())
             }
@@ -262,7 +280,8 @@ impl Assembly<'_> {
                 }
                 (Listing::Same, Some(cached)) => {
                     for entry in (0..cached.len()).filter_map(|at| cached.entry(at)) {
-                        let child = if entry.kind == Kind::Dir { self.by_old[entry.aux as usize] } else { entry.aux };
+                        let child =
+                            if entry.kind == Kind::Dir { self.by_old[entry.aux as usize] } else { entry.aux };
                         self.cache_entry(&mut builder, &entry, child, &number);
                     }
                 }
@@ -286,6 +305,11 @@ impl Assembly<'_> {
             builder.finish_dir(tree);
         }
         builder
+    }
+
+    fn has_many_outdated_dirs(&self) -> bool {
+        const MANY: usize = 32;
+        self.dirs.iter().filter(|dir| dir.outdated).count() > MANY
     }
 
     /// Whether every subdirectory still is one, with the same times: then its cached entries can be copied as they are.

@@ -85,7 +85,7 @@ pub(super) enum ExaminedDir {
     /// Not to be descended into.
     Skipped { same_at: Option<u32>, entry: OutEntry },
     /// To be walked.
-    Walk { same_at: Option<u32>, entry: OutEntry, old: u32 },
+    Walk { same_at: Option<u32>, entry: OutEntry, old: u32, old_stat: Option<Stat> },
     /// A directory of immutable objects with no entry added or removed: what the cache says holds without looking.
     Untouched { at: u32, id: u32, old: u32, stat: Stat },
 }
@@ -119,22 +119,26 @@ impl<'a> Examiner<'a> {
     }
 
     /// Looks at an entry that is not a directory.
-    pub fn examine(
+    pub fn examine_known(
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
         kind: FileType,
-        cached: Option<&Dir<'_>>,
+        cached: Option<(usize, Entry<'_>)>,
     ) -> Result<Examined, WorktreeError> {
         if dir.area != Area::Work && git::is_transient(name) {
             return Ok(Examined::Gone);
         }
-        let at = cached.and_then(|cached| cached.find(name));
-        let known = at.and_then(|at| cached.and_then(|cached| cached.entry(at)));
+        let (at, known) = cached.unzip();
         let same = || Ok(Examined::Same(at.unwrap_or(0) as u32));
         if let Some(reason) = special(kind) {
-            let unchanged = known.is_some_and(|known| known.kind == Kind::Skipped && known.aux == reason_number(reason));
-            return if unchanged { same() } else { Ok(Examined::New(skipped(name, Stat::default(), reason))) };
+            let unchanged =
+                known.is_some_and(|known| known.kind == Kind::Skipped && known.aux == reason_number(reason));
+            return if unchanged {
+                same()
+            } else {
+                Ok(Examined::New(skipped(name, Stat::default(), reason)))
+            };
         }
         let stat = match rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -204,7 +208,8 @@ impl<'a> Examiner<'a> {
                 }
                 if dir.is_ignored(name, false) {
                     flags |= IGNORED;
-                    let before = known.filter(|known| known.flags & IGNORED != 0).map_or(0, |known| known.stat.size);
+                    let before =
+                        known.filter(|known| known.flags & IGNORED != 0).map_or(0, |known| known.stat.size);
                     if verdict != Verdict::In && !self.within_budget(found.size, before) {
                         let mut entry = skipped(name, found, SkipReason::Budget);
                         entry.flags |= IGNORED;
@@ -218,8 +223,12 @@ impl<'a> Examiner<'a> {
                     return match vault.keep(dir.fd.as_fd(), name, &key, found.size, budget) {
                         Ok(Kept::Yes) => {
                             // Linking changes the status change time: look again.
-                            let stat = rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
-                                .map_or(found, |stat| to_stat(&stat));
+                            let stat = rustix::fs::statat(
+                                &dir.fd,
+                                OsStr::from_bytes(name),
+                                AtFlags::SYMLINK_NOFOLLOW,
+                            )
+                            .map_or(found, |stat| to_stat(&stat));
                             Ok(Examined::New(self.entry(name, Kind::Vaulted, stat, NO_HASH, 0)))
                         }
                         Ok(Kept::OverBudget) => Ok(Examined::New(skipped(name, found, SkipReason::Budget))),
@@ -294,7 +303,12 @@ impl<'a> Examiner<'a> {
         Ok(Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)))
     }
 
-    fn store_whole(&mut self, file: &File, size: u64, previous: Option<&Entry<'_>>) -> Result<Hash, ChunkError> {
+    fn store_whole(
+        &mut self,
+        file: &File,
+        size: u64,
+        previous: Option<&Entry<'_>>,
+    ) -> Result<Hash, ChunkError> {
         if self.buffer.len() < size as usize {
             self.buffer.resize(size as usize, 0);
         }
@@ -323,8 +337,10 @@ impl<'a> Examiner<'a> {
         let at = at.map(|at| at as u32);
         let trusted = self.shared.trust == Trust::Decisions;
         if area == Area::Work {
-            let known_out =
-                known.as_ref().filter(|known| known.kind == Kind::Skipped).and_then(|known| reason_from(known.aux));
+            let known_out = known
+                .as_ref()
+                .filter(|known| known.kind == Kind::Skipped)
+                .and_then(|known| reason_from(known.aux));
             let known_in = known.as_ref().is_some_and(|known| known.kind == Kind::Dir);
             let reason = if trusted && known_out == Some(SkipReason::Rule) {
                 known_out
@@ -351,7 +367,8 @@ impl<'a> Examiner<'a> {
         let id = next_id.fetch_add(1, Ordering::Relaxed);
         let mut entry = self.entry(name, Kind::Dir, Stat::default(), NO_HASH, 0);
         entry.aux = id;
-        ExaminedDir::Walk { same_at: at.filter(|_| old != NONE), entry, old }
+        let old_stat = known.filter(|known| old != NONE && known.flags & RACY == 0).map(|known| known.stat);
+        ExaminedDir::Walk { same_at: at.filter(|_| old != NONE), entry, old, old_stat }
     }
 
     /// Why a directory is not stored, if it is not.
@@ -478,6 +495,18 @@ fn special(kind: FileType) -> Option<SkipReason> {
         FileType::Fifo => Some(SkipReason::Fifo),
         FileType::Socket => Some(SkipReason::Socket),
         FileType::BlockDevice | FileType::CharacterDevice => Some(SkipReason::Device),
+        _ => None,
+    }
+}
+
+/// The type of a cached entry that was skipped for its type.
+pub(super) fn special_type(known: &Entry<'_>) -> Option<FileType> {
+    if known.kind != Kind::Skipped {
+        return None;
+    }
+    match reason_from(known.aux)? {
+        SkipReason::Fifo => Some(FileType::Fifo),
+        SkipReason::Socket => Some(FileType::Socket),
         _ => None,
     }
 }

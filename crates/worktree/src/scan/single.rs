@@ -75,7 +75,9 @@ impl<'a> Looker<'a> {
             }
             let (file, before) = match open_file(&dir, name) {
                 Ok(opened) => opened,
-                Err(Errno::ACCESS) => return Ok(Single::Node(Node::Skipped { reason: SkipReason::Unreadable })),
+                Err(Errno::ACCESS) => {
+                    return Ok(Single::Node(Node::Skipped { reason: SkipReason::Unreadable }));
+                }
                 Err(Errno::NOENT | Errno::INVAL | Errno::LOOP) => continue,
                 Err(errno) => return Err(fail(errno)),
             };
@@ -84,9 +86,9 @@ impl<'a> Looker<'a> {
                 content::store_chunked(&file, size, None, self.source, self.batch, 1).map(Content::Chunked)
             } else {
                 let mut bytes = vec![0; size as usize];
-                std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).map_err(ChunkError::Read).and_then(
-                    |()| Ok(Content::Whole(self.batch.write(ObjectKind::Blob, &bytes, None)?)),
-                )
+                std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0)
+                    .map_err(ChunkError::Read)
+                    .and_then(|()| Ok(Content::Whole(self.batch.write(ObjectKind::Blob, &bytes, None)?)))
             };
             match stored {
                 Ok(content) => {

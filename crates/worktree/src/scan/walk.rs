@@ -1,6 +1,5 @@
 //! The parallel walk: threads take directories from one stack, list them, and compare every entry with the cache.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
@@ -17,10 +16,11 @@ use stepback_model::tree::SkipReason;
 use stepback_store::ObjectBatch;
 
 use super::Scan;
-use super::entry::{Examined, Examiner, Large};
+use super::entry::{Examiner, Large};
+use super::listing::Collected;
 use crate::error::WorktreeError;
-use crate::rules::{self, DirRules, Verdict};
-use crate::statcache::{Dir, Kind, NONE, RACY, Stat, StatCache};
+use crate::rules::{DirRules, Verdict};
+use crate::statcache::{Kind, NONE, Stat, StatCache};
 
 /// How much of the cache may be believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +86,8 @@ impl DirNode {
 
     /// Whether git ignores the entry `name` of this directory.
     pub fn is_ignored(&self, name: &[u8], is_dir: bool) -> bool {
-        self.is_ignored_itself() || self.ask(name, |rules, path| rules.git_verdict(path, is_dir)) == Verdict::Out
+        self.is_ignored_itself()
+            || self.ask(name, |rules, path| rules.git_verdict(path, is_dir)) == Verdict::Out
     }
 
     fn is_ignored_itself(&self) -> bool {
@@ -130,6 +131,8 @@ pub(super) struct DirOut {
     pub old: u32,
     pub stat: Stat,
     pub racy: bool,
+    /// Its times are not those in the cache, and would be if that were written anew.
+    pub outdated: bool,
     pub listing: Listing,
     /// Kept open for git directories, whose HEAD is looked at afterwards.
     pub git: Option<Arc<DirNode>>,
@@ -153,6 +156,8 @@ struct Task {
     name: Vec<u8>,
     area: Area,
     old: u32,
+    /// What `stat` said about the directory when it was cached, if that can be relied on.
+    old_stat: Option<Stat>,
     id: u32,
 }
 
@@ -175,6 +180,8 @@ pub(super) struct Shared<'a> {
     pub started: i64,
     pub root_device: u64,
     pub store_id: Option<(u64, u64)>,
+    /// On this file system a directory whose times did not change has the entries it had.
+    pub dir_times_tell: bool,
     pub hashed: AtomicU64,
     pub ignored_bytes: [AtomicU64; 2],
     pub rules_changed: AtomicBool,
@@ -183,16 +190,20 @@ pub(super) struct Shared<'a> {
     next_id: AtomicU32,
 }
 
+/// What one thread brings home.
 #[derive(Default)]
-struct Harvest {
-    dirs: Vec<DirOut>,
-    large: Vec<Large>,
-    seen: u64,
-    troubles: Vec<stepback_model::plan::LeftAlone>,
+pub(super) struct Harvest {
+    pub dirs: Vec<DirOut>,
+    pub large: Vec<Large>,
+    pub seen: u64,
+    pub troubles: Vec<stepback_model::plan::LeftAlone>,
 }
 
-const DIR_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+const DIR_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
 
 pub(super) fn walk(
     scan: &Scan<'_>,
@@ -201,13 +212,16 @@ pub(super) fn walk(
     source: &(dyn ObjectSource + Sync),
     batch: &dyn ObjectBatch,
 ) -> Result<Walked, WorktreeError> {
-    let root_error = |errno: Errno| WorktreeError::Root { root: scan.root.to_path_buf(), error: errno.into() };
-    let root = rustix::fs::open(scan.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(root_error)?;
+    let root_error =
+        |errno: Errno| WorktreeError::Root { root: scan.root.to_path_buf(), error: errno.into() };
+    let root =
+        rustix::fs::open(scan.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(root_error)?;
     let root_stat = rustix::fs::fstat(&root).map_err(root_error)?;
     let root_id = (root_stat.st_dev, root_stat.st_ino);
     let old = old.filter(|cache| cache.meta().root == root_id);
-    let store_id = scan.store_dir.and_then(|dir| rustix::fs::stat(dir).ok()).map(|stat| (stat.st_dev, stat.st_ino));
+    let store_id =
+        scan.store_dir.and_then(|dir| rustix::fs::stat(dir).ok()).map(|stat| (stat.st_dev, stat.st_ino));
     let carried = old.map_or([0, 0], |cache| cache.meta().ignored_bytes);
     let shared = Shared {
         scan,
@@ -219,6 +233,7 @@ pub(super) fn walk(
         started: realtime(),
         root_device: root_id.0,
         store_id,
+        dir_times_tell: dir_times_tell(&root),
         hashed: AtomicU64::new(0),
         ignored_bytes: carried.map(AtomicU64::new),
         rules_changed: AtomicBool::new(false),
@@ -231,6 +246,7 @@ pub(super) fn walk(
         name: Vec::new(),
         area: Area::Work,
         old: if old.is_some() { 0 } else { NONE },
+        old_stat: old.map(|cache| cache.meta().root_stat),
         id: 0,
     };
     lock(&shared.queue).tasks.push(first);
@@ -278,6 +294,16 @@ pub(super) fn walk(
 fn realtime() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// Whether this file system changes a directory's times whenever an entry comes or goes. Local ones do; others are not trusted.
+fn dir_times_tell(root: &impl AsFd) -> bool {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683e;
+    const TMPFS: u64 = 0x0102_1994;
+    const F2FS: u64 = 0xf2f5_2010;
+    rustix::fs::fstatfs(root).is_ok_and(|fs| [EXT, XFS, BTRFS, TMPFS, F2FS].contains(&(fs.f_type as u64)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -330,15 +356,25 @@ fn walk_dir(
 ) -> Result<(), WorktreeError> {
     let opened = match &task.parent {
         None => rustix::fs::openat(root, ".", DIR_FLAGS, Mode::empty()),
-        Some(parent) => rustix::fs::openat(&parent.fd, OsStr::from_bytes(&task.name), DIR_FLAGS, Mode::empty()),
+        Some(parent) => {
+            rustix::fs::openat(&parent.fd, OsStr::from_bytes(&task.name), DIR_FLAGS, Mode::empty())
+        }
     };
     let is_root = task.parent.is_none();
-    let mut out =
-        DirOut { id: task.id, old: task.old, stat: Stat::default(), racy: false, listing: Listing::Gone, git: None };
+    let mut out = DirOut {
+        id: task.id,
+        old: task.old,
+        stat: Stat::default(),
+        racy: false,
+        outdated: false,
+        listing: Listing::Gone,
+        git: None,
+    };
     let fd = match opened {
         Ok(fd) => fd,
         Err(errno) => {
-            let path = task.parent.as_ref().map_or_else(RelPath::root, |parent| parent.path().join(&task.name));
+            let path =
+                task.parent.as_ref().map_or_else(RelPath::root, |parent| parent.path().join(&task.name));
             out.listing = match errno {
                 Errno::NOENT => Listing::Gone,
                 Errno::ACCESS | Errno::PERM => Listing::Skipped(SkipReason::Unreadable),
@@ -360,9 +396,11 @@ fn walk_dir(
         rules: OnceLock::new(),
         ignored: OnceLock::new(),
     });
-    let stat = rustix::fs::fstat(&node.fd).map_err(|errno| WorktreeError::io("look at", &node.path())(errno.into()))?;
+    let stat = rustix::fs::fstat(&node.fd)
+        .map_err(|errno| WorktreeError::io("look at", &node.path())(errno.into()))?;
     out.stat = super::entry::to_stat(&stat);
     out.racy = super::entry::is_racy(&out.stat, shared.started);
+    out.outdated = !out.racy && task.old_stat != Some(out.stat);
     let foreign = stat.st_dev != shared.root_device || shared.store_id == Some((stat.st_dev, stat.st_ino));
     if foreign && !is_root {
         out.listing = Listing::Skipped(SkipReason::Foreign);
@@ -374,54 +412,30 @@ fn walk_dir(
     }
 
     let cached = shared.old.and_then(|cache| cache.dir(task.old));
-    let mut listing = Collected { same: Vec::new(), dirs: Vec::new(), news: Vec::new() };
-    let mut cache_marked = false;
-    let mut reader = RawDir::new(&node.fd, buffer);
-    let mut names: Vec<(Vec<u8>, FileType)> = Vec::new();
-    while let Some(item) = reader.next() {
-        let item = match item {
-            Ok(item) => item,
-            Err(Errno::NOENT) => break,
-            Err(errno) => return Err(WorktreeError::io("list", &node.path())(errno.into())),
-        };
-        let name = item.file_name().to_bytes();
-        if name == b"." || name == b".." || name.starts_with(crate::apply::TEMPORARY) {
-            continue;
-        }
-        harvest.seen += 1;
-        let kind = item.file_type();
-        if kind == FileType::Directory {
-            // Directories wait until the listing is known: it may show that this one is a cache not to be descended into.
-            names.push((name.to_vec(), kind));
-            continue;
-        }
-        if node.area == Area::Work && !is_root && rules::marks_cache(node.fd.as_fd(), name) {
-            cache_marked = node.own_verdict_of_self() != Verdict::In;
-        }
-        let examined = examiner.examine(&node, name, kind, cached.as_ref())?;
-        if let Examined::IsDir = examined {
-            names.push((name.to_vec(), FileType::Directory));
-            continue;
-        }
-        listing.take(examined, task.id, &node, harvest);
+    let mut listing = Collected::default();
+    let as_before = shared.dir_times_tell && !shared.confirm && task.old_stat == Some(out.stat);
+    match cached.as_ref().filter(|_| as_before) {
+        Some(cached) => listing.read_cache(&node, task.id, cached, examiner, harvest)?,
+        None => listing.read_dir(&node, task.id, cached.as_ref(), examiner, buffer, harvest)?,
     }
     if let Some(progress) = shared.scan.progress {
-        progress.fetch_add((listing.same.len() + listing.news.len()) as u64, Ordering::Relaxed);
+        progress.fetch_add(listing.len(), Ordering::Relaxed);
     }
-    if cache_marked {
+    if listing.is_cache {
         out.listing = Listing::Skipped(SkipReason::HeavyCache);
         harvest.large.retain(|large| large.dir != task.id);
         harvest.dirs.push(out);
         return Ok(());
     }
     let has_head = node.area == Area::Git
-        && rustix::fs::accessat(&node.fd, "HEAD", rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok();
-    for (name, _) in names {
+        && rustix::fs::accessat(&node.fd, "HEAD", rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty())
+            .is_ok();
+    for name in std::mem::take(&mut listing.subdirs) {
         let area = child_area(&node, &name, has_head);
         match examiner.examine_dir(&node, &name, area, cached.as_ref(), &shared.next_id) {
             super::entry::ExaminedDir::Skipped { same_at: Some(at), .. } => listing.same.push(at),
             super::entry::ExaminedDir::Skipped { same_at: None, entry } => listing.news.push(entry),
-            super::entry::ExaminedDir::Walk { same_at, entry, old } => {
+            super::entry::ExaminedDir::Walk { same_at, entry, old, old_stat } => {
                 let id = entry.aux;
                 match same_at {
                     Some(at) => {
@@ -430,12 +444,21 @@ fn walk_dir(
                     }
                     None => listing.news.push(entry),
                 }
-                children.push(Task { parent: Some(node.clone()), name, area, old, id });
+                children.push(Task { parent: Some(node.clone()), name, area, old, old_stat, id });
             }
             super::entry::ExaminedDir::Untouched { at, id, old, stat } => {
                 listing.same.push(at);
                 listing.dirs.push((at, id));
-                harvest.dirs.push(DirOut { id, old, stat, racy: false, listing: Listing::Same, git: None });
+                let same = Listing::Same;
+                harvest.dirs.push(DirOut {
+                    id,
+                    old,
+                    stat,
+                    racy: false,
+                    outdated: false,
+                    listing: same,
+                    git: None,
+                });
             }
         }
     }
@@ -456,87 +479,7 @@ fn child_area(parent: &DirNode, name: &[u8], parent_has_head: bool) -> Area {
     }
 }
 
-/// A directory's entries while they come in.
-struct Collected {
-    /// Positions in the cache of entries that did not change.
-    same: Vec<u32>,
-    /// For directories among those: position and number.
-    dirs: Vec<(u32, u32)>,
-    news: Vec<OutEntry>,
-}
-
-impl Collected {
-    fn take(&mut self, examined: Examined, dir: u32, node: &Arc<DirNode>, harvest: &mut Harvest) {
-        match examined {
-            Examined::Same(at) => self.same.push(at),
-            Examined::Gone | Examined::IsDir => {}
-            Examined::New(entry) => {
-                if entry.kind == Kind::Skipped
-                    && let Some(reason) = super::entry::reason_from(entry.aux)
-                    && matches!(reason, SkipReason::Unreadable | SkipReason::Unstable)
-                {
-                    harvest.troubles.push(trouble(node.path().join(&entry.name), reason));
-                }
-                self.news.push(entry);
-            }
-            Examined::Large(entry, old) => {
-                harvest.large.push(Large { dir, node: node.clone(), name: entry.name.clone(), old });
-                self.news.push(entry);
-            }
-        }
-    }
-
-    fn finish(self, cached: Option<&Dir<'_>>, shared: &Shared<'_>) -> Listing {
-        let Some(cached) = cached else {
-            return sorted(self.news);
-        };
-        if self.news.is_empty() && self.same.len() == cached.len() && !shared.confirm {
-            return Listing::Same;
-        }
-        self.note_lost_rules(cached, shared);
-        let numbers: HashMap<u32, u32> = self.dirs.into_iter().collect();
-        let mut entries = self.news;
-        entries.reserve(self.same.len());
-        for at in self.same {
-            // Positions come from this very directory, so the entry is there.
-            let Some(entry) = cached.entry(at as usize) else { continue };
-            entries.push(OutEntry {
-                name: entry.name.to_vec(),
-                kind: entry.kind,
-                flags: entry.flags & !RACY,
-                stat: entry.stat,
-                hash: entry.hash,
-                aux: numbers.get(&at).copied().unwrap_or(entry.aux),
-                target: entry.target.to_vec(),
-            });
-        }
-        sorted(entries)
-    }
-
-    /// A rule file that was cached and is not the same now was changed or deleted.
-    fn note_lost_rules(&self, cached: &Dir<'_>, shared: &Shared<'_>) {
-        for name in [rules::RULE_FILE, rules::GIT_RULE_FILE] {
-            if let Some(at) = cached.find(name)
-                && !self.same.contains(&(at as u32))
-            {
-                shared.rules_changed.store(true, Ordering::Relaxed);
-            }
-        }
-        let is_rule = |entry: &OutEntry| entry.name == rules::RULE_FILE || entry.name == rules::GIT_RULE_FILE;
-        if self.news.iter().any(is_rule) {
-            shared.rules_changed.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-fn sorted(mut entries: Vec<OutEntry>) -> Listing {
-    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    // A directory that changes while it is listed can show a name twice.
-    entries.dedup_by(|a, b| a.name == b.name);
-    Listing::New(entries)
-}
-
-fn trouble(path: RelPath, reason: SkipReason) -> stepback_model::plan::LeftAlone {
+pub(super) fn trouble(path: RelPath, reason: SkipReason) -> stepback_model::plan::LeftAlone {
     stepback_model::plan::LeftAlone { path, reason: reason.describe().to_string() }
 }
 
@@ -569,7 +512,7 @@ fn store_large(
 
 impl DirNode {
     /// What `.stepbackignore` files above say about this directory itself.
-    fn own_verdict_of_self(&self) -> Verdict {
+    pub fn own_verdict_of_self(&self) -> Verdict {
         match &self.parent {
             None => Verdict::In,
             Some(parent) => parent.own_verdict(&self.name, true),

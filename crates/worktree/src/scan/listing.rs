@@ -1,0 +1,181 @@
+//! The entries of one directory: where their names come from, and what became of them.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{FileType, RawDir};
+use rustix::io::Errno;
+use stepback_model::tree::SkipReason;
+
+use super::entry::{Examined, Examiner, Large};
+use super::walk::{Area, DirNode, Harvest, Listing, OutEntry, Shared};
+use crate::error::WorktreeError;
+use crate::rules::{self, Verdict};
+use crate::statcache::{Dir, Kind, RACY};
+
+/// A directory's entries while they come in.
+#[derive(Default)]
+pub(super) struct Collected {
+    /// Positions in the cache of entries that did not change.
+    pub same: Vec<u32>,
+    /// For directories among those: position and number.
+    pub dirs: Vec<(u32, u32)>,
+    /// Entries that are not what the cache says.
+    pub news: Vec<OutEntry>,
+    /// Subdirectories, to be looked at when the rest is known.
+    pub subdirs: Vec<Vec<u8>>,
+    /// Something in it says that this directory is a cache.
+    pub is_cache: bool,
+}
+
+impl Collected {
+    /// Entries seen so far.
+    pub fn len(&self) -> u64 {
+        (self.same.len() + self.news.len()) as u64
+    }
+
+    /// Takes the names from the cache: no entry came or went since it was written.
+    pub fn read_cache(
+        &mut self,
+        node: &Arc<DirNode>,
+        dir: u32,
+        cached: &Dir<'_>,
+        examiner: &mut Examiner<'_>,
+        harvest: &mut Harvest,
+    ) -> Result<(), WorktreeError> {
+        for at in 0..cached.len() {
+            let Some(known) = cached.entry(at) else { continue };
+            harvest.seen += 1;
+            if known.kind == Kind::Dir {
+                self.subdirs.push(known.name.to_vec());
+                continue;
+            }
+            // What was skipped without a look at its type gets one.
+            let kind = super::entry::special_type(&known).unwrap_or(FileType::Unknown);
+            let examined = examiner.examine_known(node, known.name, kind, Some((at, known)))?;
+            self.take(known.name, examined, dir, node, harvest);
+        }
+        Ok(())
+    }
+
+    /// Takes the names from the directory itself.
+    pub fn read_dir(
+        &mut self,
+        node: &Arc<DirNode>,
+        dir: u32,
+        cached: Option<&Dir<'_>>,
+        examiner: &mut Examiner<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+        harvest: &mut Harvest,
+    ) -> Result<(), WorktreeError> {
+        let mut reader = RawDir::new(&node.fd, buffer);
+        while let Some(item) = reader.next() {
+            let item = match item {
+                Ok(item) => item,
+                Err(Errno::NOENT) => break,
+                Err(errno) => return Err(WorktreeError::io("list", &node.path())(errno.into())),
+            };
+            let name = item.file_name().to_bytes();
+            if name == b"." || name == b".." || name.starts_with(crate::apply::TEMPORARY) {
+                continue;
+            }
+            harvest.seen += 1;
+            let kind = item.file_type();
+            if kind == FileType::Directory {
+                self.subdirs.push(name.to_vec());
+                continue;
+            }
+            if node.area == Area::Work && node.parent.is_some() && rules::marks_cache(node.fd.as_fd(), name) {
+                self.is_cache = node.own_verdict_of_self() != Verdict::In;
+            }
+            let known = cached.and_then(|cached| {
+                let at = cached.find(name)?;
+                Some((at, cached.entry(at)?))
+            });
+            let examined = examiner.examine_known(node, name, kind, known)?;
+            self.take(name, examined, dir, node, harvest);
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        name: &[u8],
+        examined: Examined,
+        dir: u32,
+        node: &Arc<DirNode>,
+        harvest: &mut Harvest,
+    ) {
+        match examined {
+            Examined::Same(at) => self.same.push(at),
+            Examined::Gone => {}
+            Examined::IsDir => self.subdirs.push(name.to_vec()),
+            Examined::New(entry) => {
+                if entry.kind == Kind::Skipped
+                    && let Some(reason) = super::entry::reason_from(entry.aux)
+                    && matches!(reason, SkipReason::Unreadable | SkipReason::Unstable)
+                {
+                    harvest.troubles.push(super::walk::trouble(node.path().join(&entry.name), reason));
+                }
+                self.news.push(entry);
+            }
+            Examined::Large(entry, old) => {
+                harvest.large.push(Large { dir, node: node.clone(), name: entry.name.clone(), old });
+                self.news.push(entry);
+            }
+        }
+    }
+
+    /// Compares what came in with the cache.
+    pub fn finish(self, cached: Option<&Dir<'_>>, shared: &Shared<'_>) -> Listing {
+        let Some(cached) = cached else {
+            return sorted(self.news);
+        };
+        if self.news.is_empty() && self.same.len() == cached.len() && !shared.confirm {
+            return Listing::Same;
+        }
+        self.note_lost_rules(cached, shared);
+        let numbers: HashMap<u32, u32> = self.dirs.into_iter().collect();
+        let mut entries = self.news;
+        entries.reserve(self.same.len());
+        for at in self.same {
+            // Positions come from this very directory, so the entry is there.
+            let Some(entry) = cached.entry(at as usize) else { continue };
+            entries.push(OutEntry {
+                name: entry.name.to_vec(),
+                kind: entry.kind,
+                flags: entry.flags & !RACY,
+                stat: entry.stat,
+                hash: entry.hash,
+                aux: numbers.get(&at).copied().unwrap_or(entry.aux),
+                target: entry.target.to_vec(),
+            });
+        }
+        sorted(entries)
+    }
+
+    /// A rule file that was cached and is not the same now was changed or deleted.
+    fn note_lost_rules(&self, cached: &Dir<'_>, shared: &Shared<'_>) {
+        for name in [rules::RULE_FILE, rules::GIT_RULE_FILE] {
+            if let Some(at) = cached.find(name)
+                && !self.same.contains(&(at as u32))
+            {
+                shared.rules_changed.store(true, Ordering::Relaxed);
+            }
+        }
+        let is_rule = |entry: &OutEntry| entry.name == rules::RULE_FILE || entry.name == rules::GIT_RULE_FILE;
+        if self.news.iter().any(is_rule) {
+            shared.rules_changed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn sorted(mut entries: Vec<OutEntry>) -> Listing {
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    // A directory that changes while it is listed can show a name twice.
+    entries.dedup_by(|a, b| a.name == b.name);
+    Listing::New(entries)
+}
