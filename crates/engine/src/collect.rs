@@ -223,10 +223,11 @@ impl Engine<'_> {
                 Err(error) => return Err(error.into()),
                 Ok(mut swept) => {
                     if let Some(dir) = self.store.local_dir() {
-                        let path = dir.join("vault");
+                        let path = dir.join(stepback_store::port::VAULT);
                         let vault = Vault::open(&path)?;
+                        let lenders = self.store.lenders()?;
                         let (_, bytes) = vault
-                            .retain(|name| alive.vaulted.contains(name))
+                            .retain(|name| alive.vaulted.contains(name) || lenders.contains(name))
                             .map_err(stepback_worktree::WorktreeError::aside("clean up", path))?;
                         swept.bytes += bytes;
                     }
@@ -266,7 +267,7 @@ impl Engine<'_> {
         }
         if let Some(dir) = self.store.local_dir() {
             for name in &alive.vaulted {
-                let path = dir.join("vault").join(OsStr::from_bytes(name));
+                let path = dir.join(stepback_store::port::VAULT).join(OsStr::from_bytes(name));
                 if !path.exists() {
                     health.problems.push(format!("{} is needed by a checkpoint and is gone", path.display()));
                 }

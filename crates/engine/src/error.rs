@@ -59,6 +59,14 @@ pub enum EngineError {
         /// What went wrong.
         cause: Box<EngineError>,
     },
+    /// A rewind did everything but write down that it did; the next command will.
+    #[error(
+        "{cause}; the files are as planned, but that is not recorded yet: the next stepback command will do it"
+    )]
+    Unrecorded {
+        /// What went wrong.
+        cause: Box<EngineError>,
+    },
     /// A rewind failed part-way and could not be taken back now; the next command will finish or revert it.
     #[error("{cause}; it could not be put back yet ({revert}): the next stepback command will finish it")]
     Unfinished {

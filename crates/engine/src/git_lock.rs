@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use stepback_faults as faults;
 use stepback_model::ids::OpId;
 
 use crate::error::EngineError;
@@ -25,7 +26,7 @@ impl GitLocks {
     pub fn take(root: &Path, paths: &[String], operation: OpId) -> Result<Self, EngineError> {
         let mut locks = Self::default();
         for (path, lock) in places(root, paths) {
-            match symlink(mark(operation), &lock) {
+            match faults::point().and_then(|()| symlink(mark(operation), &lock)) {
                 Ok(()) => locks.held.push(lock),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(busy(path, &lock)),
                 Err(error) => return Err(stepback_worktree::WorktreeError::aside("lock", lock)(error).into()),

@@ -10,7 +10,7 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::{Plan, PlannedChange};
 use stepback_model::record::{Action, Annotation, Move, OpStatus, Operation, Step, StepKind, Trigger};
 use stepback_model::state::{GitState, State};
-use stepback_model::tree::Node;
+use stepback_model::tree::{Node, SkipReason};
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 use stepback_worktree::apply::{Applier, Failure, Outcome};
 
@@ -50,7 +50,9 @@ impl Workspace<'_> {
         }
         let git_paths = touched_repositories(&prepared.plan);
         GitLocks::expect_free(&self.root, &git_paths)?;
+        let git_paths = staying(git_paths, &prepared.plan);
 
+        let vault = self.vault()?;
         let opened = self.open_journal(&prepared, &purpose, also)?;
         // Only now: locks left by a process that dies are found through its journal.
         let git_locks = match GitLocks::take(&self.root, &git_paths, opened.operation.id) {
@@ -61,7 +63,6 @@ impl Workspace<'_> {
             }
         };
         let source = StoreSource(self.store());
-        let vault = self.vault()?;
         let applier = Applier::new(
             &self.root,
             &source,
@@ -75,8 +76,9 @@ impl Workspace<'_> {
         };
         drop(git_locks);
         let pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
-        let after =
-            self.close_journal(&opened.operation, &prepared.present.state, &pairs, prepared.git_target)?;
+        let after = self
+            .close_journal(&opened.operation, &prepared.present.state, &pairs, prepared.git_target)
+            .map_err(|cause| EngineError::Unrecorded { cause: Box::new(cause) })?;
         Ok(Report {
             operation: Operation { status: OpStatus::Done, number: opened.op_number, ..opened.operation },
             before: opened.before_number,
@@ -203,14 +205,21 @@ impl Workspace<'_> {
         let source = StoreSource(self.store());
         let done = |in_git: bool| {
             outcomes.iter().filter_map(move |(change, outcome)| {
-                let inside = repository_of(&change.path).is_some();
+                let inside = repository_of(change).is_some();
                 (*outcome == Outcome::Done && inside == in_git)
                     .then(|| (change.path.clone(), change.then.clone()))
             })
         };
+        // A git directory itself is noted among the files, as a scan notes it.
+        let marks = outcomes.iter().filter_map(|(change, outcome)| {
+            let root = repository_of(change).filter(|root| *root == change.path)?;
+            let mark = change.then.as_ref().map(|_| Node::Skipped { reason: SkipReason::GitDir });
+            (*outcome == Outcome::Done).then_some((root, mark))
+        });
         let mut state = *present;
-        if done(false).next().is_some() {
-            state.files = Some(treeedit::edit(&source, batch, present.files, done(false))?);
+        let mut edits = done(false).chain(marks).peekable();
+        if edits.peek().is_some() {
+            state.files = Some(treeedit::edit(&source, batch, present.files, edits)?);
         }
         if done(true).next().is_some() {
             state.git = self.reached_git(batch, present, done(true).collect(), git_target)?;
@@ -230,9 +239,13 @@ impl Workspace<'_> {
             Some(hash) => GitState::load(&source, hash)?,
             None => GitState::default(),
         };
-        let mut paths: Vec<RelPath> = edits.iter().filter_map(|(path, _)| repository_of(path)).collect();
+        let mut paths: Vec<RelPath> = edits.iter().filter_map(|(path, _)| git_dir_in(path)).collect();
         paths.dedup();
         for root in paths {
+            if edits.iter().any(|(path, node)| *path == root && node.is_none()) {
+                git.repositories.retain(|repository| repository.path != root.as_bytes());
+                continue;
+            }
             let below = edits.iter().filter(|(path, _)| path.starts_with(&root) && *path != root);
             let relative = below.filter_map(|(path, node)| {
                 let rest = path.as_bytes().get(root.as_bytes().len() + 1..)?;
@@ -249,6 +262,9 @@ impl Workspace<'_> {
                 tree,
                 summary,
             });
+        }
+        if git.repositories.is_empty() {
+            return Ok(None);
         }
         git.repositories.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(Some(batch.write(ObjectKind::Git, &git.encode(), None)?))
@@ -308,7 +324,7 @@ impl Workspace<'_> {
             _ => None,
         };
         let git_target = git_target.map(|hash| GitState::load(&source, hash)).transpose()?;
-        let git_paths = touched_repositories(&plan);
+        let git_paths = staying(touched_repositories(&plan), &plan);
         GitLocks::clean_up(&self.root, &git_paths, operation.id);
         let _git_locks = GitLocks::take(&self.root, &git_paths, operation.id)?;
         let vault = self.vault()?;
@@ -351,8 +367,14 @@ fn inverted(change: &PlannedChange) -> PlannedChange {
     PlannedChange { now: change.then.clone(), then: change.now.clone(), ..change.clone() }
 }
 
-/// The git directory that `path` is or lies in.
-fn repository_of(path: &RelPath) -> Option<RelPath> {
+/// The git directory that a change is about. A `.git` that is a file, as submodules and linked worktrees have, is a file.
+fn repository_of(change: &PlannedChange) -> Option<RelPath> {
+    let is_dir = [&change.now, &change.then].into_iter().flatten().any(Node::is_dir);
+    git_dir_in(&change.path).filter(|root| *root != change.path || is_dir)
+}
+
+/// The part of `path` up to the first `.git`.
+fn git_dir_in(path: &RelPath) -> Option<RelPath> {
     let mut root = RelPath::root();
     for name in path.components() {
         root = root.join(name);
@@ -363,11 +385,20 @@ fn repository_of(path: &RelPath) -> Option<RelPath> {
     None
 }
 
+/// Repositories that the plan does not remove. A lock inside would keep a directory from going away.
+fn staying(mut paths: Vec<String>, plan: &Plan) -> Vec<String> {
+    let goes = |path: &str| {
+        plan.changes.iter().any(|change| change.path.as_bytes() == path.as_bytes() && change.then.is_none())
+    };
+    paths.retain(|path| !goes(path));
+    paths
+}
+
 fn touched_repositories(plan: &Plan) -> Vec<String> {
     let mut paths: Vec<String> = plan
         .changes
         .iter()
-        .filter_map(|change| repository_of(&change.path))
+        .filter_map(repository_of)
         .filter_map(|path| String::from_utf8(path.as_bytes().to_vec()).ok())
         .collect();
     paths.sort();

@@ -270,8 +270,18 @@ impl<'s> Resolver<'s> {
     /// Whether a rewind took back only some changes, so that its state is one of its own.
     fn is_partial(&self, stored: &StoredCheckpoint) -> bool {
         let parent = stored.checkpoint.step.parent;
-        let target = self.all.iter().find(|other| Some(other.checkpoint.step.id) == parent);
-        target.is_none_or(|target| target.checkpoint.step.state != stored.checkpoint.step.state)
+        let Some(target) = self.all.iter().find(|other| Some(other.checkpoint.step.id) == parent) else {
+            return true;
+        };
+        if target.checkpoint.step.state == stored.checkpoint.step.state {
+            return false;
+        }
+        // A rewind that left git as it was is still a whole one: files decide.
+        let files = |stored| self.workspace.state_of(stored).ok().map(|state| state.files);
+        match (files(target), files(stored)) {
+            (Some(target), Some(stored)) => target != stored,
+            _ => true,
+        }
     }
 }
 

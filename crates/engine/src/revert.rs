@@ -1,6 +1,6 @@
 //! Taking back a change that is not the last one: a three-way merge of the state before it, the state after it, and now.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use stepback_model::change::Change;
 use stepback_model::hash::{Hash, ObjectKind};
@@ -49,12 +49,21 @@ pub(crate) struct Reverter<'a> {
     /// What each path will be, where that differs from the present, and how it came about.
     planned: BTreeMap<RelPath, (Option<Node>, How)>,
     left_alone: Vec<LeftAlone>,
+    /// Directories that came with a change that is taken back; they go again if nothing is left in them.
+    emptied: BTreeSet<RelPath>,
 }
 
 impl<'a> Reverter<'a> {
     pub fn new(source: &'a dyn ObjectSource, sink: &'a dyn ObjectSink, present: Option<Hash>) -> Self {
         let present = Lookup::new(source, present);
-        Self { source, sink, present, planned: BTreeMap::new(), left_alone: Vec::new() }
+        Self {
+            source,
+            sink,
+            present,
+            planned: BTreeMap::new(),
+            left_alone: Vec::new(),
+            emptied: BTreeSet::new(),
+        }
     }
 
     fn now(&mut self, path: &RelPath) -> Result<Option<Node>, ObjectError> {
@@ -74,6 +83,41 @@ impl<'a> Reverter<'a> {
                 self.one(from, &None, &change.before)
             }
         }
+    }
+
+    /// Like [`Self::take_back`], for a list that does not name directories that came with what they hold. `before` is what was
+    /// there before the change.
+    pub fn take_back_visible(&mut self, change: &Change, before: &mut Lookup<'_>) -> Result<(), ObjectError> {
+        self.take_back(change)?;
+        let mut above = change.path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+            if before.get(&dir)?.is_some() {
+                break;
+            }
+            above = dir.split_last().map(|(parent, _)| parent);
+            self.emptied.insert(dir);
+        }
+        Ok(())
+    }
+
+    /// Plans to remove the directories that nothing is left in, the deepest first.
+    fn remove_emptied(&mut self) -> Result<(), ObjectError> {
+        for dir in std::mem::take(&mut self.emptied).into_iter().rev() {
+            let listing = match (self.now(&dir)?, self.present.get(&dir)?) {
+                (Some(Node::Dir { .. }), Some(Node::Dir { tree, .. })) => Tree::load(self.source, tree)?,
+                _ => continue,
+            };
+            let mut empty = !self.planned.iter().any(|(path, (node, _))| {
+                node.is_some() && *path != dir && path.starts_with(&dir)
+            });
+            for entry in listing.entries() {
+                empty = empty && self.now(&dir.join(&entry.name))?.is_none();
+            }
+            if empty {
+                self.planned.insert(dir, (None, How::Restored));
+            }
+        }
+        Ok(())
     }
 
     fn one(&mut self, path: &RelPath, left: &Option<Node>, wanted: &Option<Node>) -> Result<(), ObjectError> {
@@ -152,6 +196,7 @@ impl<'a> Reverter<'a> {
 
     /// The plan, with directories that must exist for it.
     pub fn finish(mut self, directories: &mut Lookup<'_>) -> Result<Plan, ObjectError> {
+        self.remove_emptied()?;
         let wanted: Vec<RelPath> = self
             .planned
             .iter()

@@ -106,10 +106,22 @@ impl Workspace<'_> {
         let matched = !changes.is_empty();
         let mut warnings = Vec::new();
         let mut git_target = None;
+        let mut left_alone = Vec::new();
         if request.git {
-            let git = diff::git(&source, &present.state, &wanted)?;
-            changes.extend(git.into_iter().filter(|change| filter.matches(&change.path)));
             git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
+            let git = diff::git(&source, &present.state, &wanted)?;
+            // A repository that came later is not ours to remove, and half of one is worse than either.
+            let came_later: Vec<RelPath> = (git.iter())
+                .filter(|change| change.after.is_none() && is_git_dir(&change.path))
+                .map(|change| change.path.clone())
+                .collect();
+            let stays = |path: &RelPath| came_later.iter().any(|root| path.starts_with(root));
+            let git = git.into_iter().filter(|change| filter.matches(&change.path));
+            changes.extend(git.filter(|change| !stays(&change.path)));
+            left_alone.extend(came_later.iter().filter(|root| filter.matches(root)).map(|root| LeftAlone {
+                path: root.clone(),
+                reason: "the repository was not there then; it stays".into(),
+            }));
         } else {
             warnings.extend(self.head_moves(&present.state, &wanted)?);
         }
@@ -121,6 +133,7 @@ impl Workspace<'_> {
             )));
         }
         let mut plan = direct(changes);
+        plan.left_alone.append(&mut left_alone);
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
         warnings.extend(links_leading_out(&plan));
         let what =
@@ -172,7 +185,7 @@ impl Workspace<'_> {
         let batch = self.store().begin()?;
         let mut reverter = Reverter::new(&source, &*batch, present.state.files);
         for numbered in chosen.iter().rev() {
-            reverter.take_back(&numbered.change)?;
+            reverter.take_back_visible(&numbered.change, &mut Lookup::new(&source, numbered.before))?;
         }
         let oldest = chosen.first().and_then(|numbered| numbered.before);
         let plan = reverter.finish(&mut Lookup::new(&source, oldest))?;
@@ -233,19 +246,26 @@ impl Workspace<'_> {
         let mut edits = Vec::new();
         for path in paths {
             let was_dir = |node: Option<Node>| node.is_some_and(|node| node.is_dir());
-            if was_dir(wanted.get(path)?) || was_dir(known.get(path)?) {
+            let (then, now) = (wanted.get(path)?, known.get(path)?);
+            let deletes = then.is_none();
+            if was_dir(then) || was_dir(now.clone()) {
+                return Ok(None);
+            }
+            // Only a scan knows the rules, and what they exclude must not be deleted or replaced.
+            if matches!(now, Some(Node::Skipped { .. })) {
                 return Ok(None);
             }
             match looker.look(path)? {
                 Single::Dir(_) => return Ok(None),
+                Single::Node(_) if deletes => return Ok(None),
                 Single::Nothing => edits.push((path.clone(), None)),
                 Single::Node(node) => edits.push((path.clone(), Some(node))),
             }
-            // Directories on the way that have come or gone since the head need the whole picture.
+            // Anything on the way that is not the directory it was at the head needs the whole picture.
             let mut above = path.split_last().map(|(parent, _)| parent);
             while let Some(dir) = above.filter(|dir| !dir.is_root()) {
                 let is_dir = matches!(looker.look(&dir)?, Single::Dir(_));
-                if is_dir != was_dir(known.get(&dir)?) {
+                if !is_dir || !was_dir(known.get(&dir)?) {
                     return Ok(None);
                 }
                 above = dir.split_last().map(|(parent, _)| parent);
@@ -355,7 +375,7 @@ fn direct(changes: Vec<Change>) -> Plan {
             {
                 plan.left_alone.push(leave("it holds files that are not covered".into()));
             }
-            // Git objects that came later do no harm and may be needed; a repository that came later is not ours to remove.
+            // Git objects that came later do no harm and may be needed.
             (Some(Node::File { content: Content::Vaulted, .. }), _) => {}
             (Some(Node::Dir { .. }), None) if is_in_git(&path) => {}
             _ => plan.changes.push(PlannedChange { path, now, then, how: How::Restored }),
@@ -376,6 +396,11 @@ fn limited(changes: Vec<Change>, filter: &PathFilter) -> Vec<Change> {
     }
     let comes_back = |change: &Change| change.before.is_none() && needed.contains(&change.path);
     changes.into_iter().filter(|change| filter.matches(&change.path) || comes_back(change)).collect()
+}
+
+/// Whether `path` is a git directory itself.
+fn is_git_dir(path: &RelPath) -> bool {
+    path.components().position(|name| name == b".git") == path.depth().checked_sub(1)
 }
 
 fn is_in_git(path: &RelPath) -> bool {

@@ -1,11 +1,13 @@
 //! Undo and redo of whatever stepback did.
 
 use stepback_model::ids::OpId;
+use stepback_model::hash::Hash;
 use stepback_model::object::ObjectError;
-use stepback_model::plan::{LeftAlone, Plan};
+use stepback_model::path::RelPath;
+use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
 use stepback_model::record::{Action, Move, OpStatus, Operation};
 use stepback_model::state::GitState;
-use stepback_model::tree::{Content, Node};
+use stepback_model::tree::{Content, Node, SkipReason};
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
@@ -176,7 +178,10 @@ impl Workspace<'_> {
         };
         let (wanted, left) = (self.state_of(&find(moved.before)?)?, self.state_of(&find(moved.after)?)?);
         let source = StoreSource(self.store());
-        let effect = diff::trees(&source, wanted.files, left.files)?;
+        let mut effect = diff::trees(&source, wanted.files, left.files)?;
+        // Whether a git directory is there is a matter of the git slot.
+        let marks_git = |node: &Option<Node>| matches!(node, Some(Node::Skipped { reason: SkipReason::GitDir }));
+        effect.retain(|change| !marks_git(&change.before) && !marks_git(&change.after));
         let present = self.present_for(&effect, &wanted, moved.git)?;
         let batch = self.store().begin()?;
         let mut reverter = Reverter::new(&source, &*batch, present.state.files);
@@ -238,7 +243,8 @@ impl Workspace<'_> {
         let now = load(present.state.git).map_err(|error: ObjectError| EngineError::from(error))?;
         let back = diff::git(&source, left, wanted)?;
         let since = diff::git(&source, left, &present.state)?;
-        let repositories = load(left.git)?.repositories.into_iter().chain(load(wanted.git)?.repositories);
+        let wanted_git = load(wanted.git)?;
+        let repositories = load(left.git)?.repositories.into_iter().chain(wanted_git.repositories.iter().cloned());
         let mut paths: Vec<Vec<u8>> = repositories.map(|repository| repository.path).collect();
         paths.sort();
         paths.dedup();
@@ -258,6 +264,10 @@ impl Workspace<'_> {
                     path: root.clone(),
                     reason: "its branches moved since; it stays as it is".into(),
                 });
+                continue;
+            }
+            if let (Some(there), None) = (now.get(&path), wanted_git.get(&path)) {
+                remove_repository(&source, &root, there.tree, plan)?;
                 continue;
             }
             let mut tree = Lookup::new(&source, now.get(&path).map(|repository| repository.tree));
@@ -285,6 +295,30 @@ impl Workspace<'_> {
         }
         Ok(())
     }
+}
+
+/// Plans to remove the git directory `root`, which a rewind had brought back. All of it is saved with the present, and half
+/// of it would be of no use to anybody; if something in it is not saved, it stays whole.
+fn remove_repository(
+    source: &StoreSource<'_>,
+    root: &RelPath,
+    tree: Hash,
+    plan: &mut Plan,
+) -> Result<(), ObjectError> {
+    let inside = diff::trees(source, Some(tree), None)?;
+    if inside.iter().any(|change| !change.before.as_ref().is_none_or(Node::is_stored)) {
+        let reason = "it holds files that are not covered".into();
+        plan.left_alone.push(LeftAlone { path: root.clone(), reason });
+        return Ok(());
+    }
+    let removed = |path: RelPath, now: Node| PlannedChange { path, now: Some(now), then: None, how: How::Restored };
+    plan.changes.push(removed(root.clone(), Node::Dir { mode: 0o755, tree }));
+    for change in inside {
+        let mut path = root.clone();
+        change.path.components().for_each(|name| path = path.join(name));
+        plan.changes.extend(change.before.map(|now| removed(path, now)));
+    }
+    Ok(())
 }
 
 fn is_dir_change(before: &Option<Node>, after: &Option<Node>) -> bool {

@@ -168,7 +168,7 @@ impl<'a> Workspace<'a> {
 
     pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
         match self.store().local_dir() {
-            Some(dir) => Ok(Some(Vault::open(&dir.join("vault"))?)),
+            Some(dir) => Ok(Some(Vault::open(&dir.join(stepback_store::port::VAULT))?)),
             None => Ok(None),
         }
     }

@@ -33,7 +33,7 @@ The first minute:
   stepback rewind \"before the agent\"              go back (shows the plan, asks)
   stepback undo                                   changed your mind? undo the rewind
 
-Exit codes: 0 done, 2 usage, 3 unknown point, 4 nothing there, 5 done in part, 6 store damaged or newer,
+Exit codes: 0 done, 2 usage, 3 unknown point, 4 nothing there, 5 done in part, 6 store damaged or newer, \
 7 system (permission, space), 8 busy, 9 refused, 1 anything else.";
 
 const POINTS: &str = "\
@@ -140,7 +140,7 @@ pub enum Command {
     Op(Op),
     /// Hide old checkpoints and free what nothing needs any more
     #[command(
-        after_help = "Without rules: keeps the last hour, then one checkpoint per hour. Always kept: the newest 50 manual\ncheckpoints, the present one, and what the next undo needs. Pruned checkpoints can be brought back with\n\"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
+        after_help = "Without rules: keeps the last hour, then one checkpoint per hour. Always kept: the newest 50 manual checkpoints, the present one, and what the next undo needs. Pruned checkpoints can be brought back with \"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
     )]
     Prune(Prune),
     /// Verify every byte of the store

@@ -1,5 +1,6 @@
 //! Failures at the edge: what went wrong, what to do, and which exit code says so.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -68,18 +69,23 @@ impl Failure {
         self
     }
 
+    /// Prints it as the one JSON document. The exit code counts even if the reader has gone away.
+    pub fn print_document(&self) {
+        let error = json!({
+            "error": { "code": self.kind.name(), "message": self.message, "hint": self.hint }
+        });
+        let _ = writeln!(std::io::stdout(), "{error}");
+    }
+
     /// Prints it and gives the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         if json {
-            let error = json!({
-                "error": { "code": self.kind.name(), "message": self.message, "hint": self.hint }
-            });
-            println!("{error}");
+            self.print_document();
         }
         let paint = crate::output::Paint::stderr();
-        eprintln!("{} {}", paint.bad("Error:"), self.message);
+        crate::output::say(format!("{} {}", paint.bad("Error:"), self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("{} {hint}", paint.note("Hint:"));
+            crate::output::say(format!("{} {hint}", paint.note("Hint:")));
         }
         ExitCode::from(self.kind as u8)
     }
@@ -108,14 +114,17 @@ fn classify(error: &EngineError) -> (Kind, Option<&'static str>) {
             (Kind::Nothing, Some("\"stepback checkpoint list\" shows what is left"))
         }
         EngineError::NothingTo(_) => (Kind::Nothing, Some("\"stepback op log\" shows what stepback did")),
-        EngineError::CannotUndo(_) => (Kind::Nothing, Some("\"stepback op log\" shows what stepback did")),
+        EngineError::CannotUndo(_) => (
+            Kind::Nothing,
+            Some("\"stepback op log\" shows what stepback did; \"stepback undo N\" takes back another one"),
+        ),
         EngineError::Input(_) => (Kind::Usage, None),
         EngineError::Busy { .. } => (Kind::Busy, Some("wait until it has finished, then try again")),
         EngineError::GitBusy { .. } => {
             (Kind::Busy, Some("let git finish; if no git is running, remove that lock file"))
         }
         EngineError::RolledBack { cause } => (classify(cause).0, classify(cause).1),
-        EngineError::Unfinished { cause, .. } => (
+        EngineError::Unfinished { cause, .. } | EngineError::Unrecorded { cause } => (
             classify(cause).0,
             Some("mend the cause, then run \"stepback status\": it finishes what was begun; nothing is lost"),
         ),

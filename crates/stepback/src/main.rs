@@ -17,7 +17,14 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     system::prepare_process();
-    let arguments = args::Arguments::parse();
+    let arguments = args::Arguments::try_parse().unwrap_or_else(|error| {
+        if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
+            let message = error.render().to_string();
+            failure::Failure::new(failure::Kind::Usage, message.trim_start_matches("error: ").trim_end())
+                .print_document();
+        }
+        error.exit()
+    });
     let json = arguments.json;
     match commands::run(arguments) {
         Ok(code) => code,

@@ -21,12 +21,14 @@ pub enum Codec {
     Zstd = 1,
     /// zstd with the bytes of a base object as prefix.
     ZstdOnBase = 2,
+    /// Not here: a git pack in the vault has them. The payload names the object and the pack ([`crate::lender`]).
+    Borrowed = 3,
 }
 
 impl Codec {
     /// Reads the stored discriminant.
     pub fn from_u8(value: u8) -> Option<Self> {
-        [Self::Raw, Self::Zstd, Self::ZstdOnBase].into_iter().find(|codec| *codec as u8 == value)
+        [Self::Raw, Self::Zstd, Self::ZstdOnBase, Self::Borrowed].into_iter().find(|codec| *codec as u8 == value)
     }
 }
 

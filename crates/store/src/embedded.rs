@@ -38,6 +38,7 @@ pub struct EmbeddedStore {
     packs: PathBuf,
     connection: Mutex<Connection>,
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
+    open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -98,6 +99,7 @@ impl EmbeddedStore {
             packs: dir.join(schema::PACKS),
             connection: Mutex::new(connection),
             open_packs: Mutex::new(HashMap::new()),
+            open_lenders: Mutex::new(HashMap::new()),
         })
     }
 

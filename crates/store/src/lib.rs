@@ -6,6 +6,7 @@
 mod codec;
 pub mod embedded;
 pub mod error;
+mod lender;
 pub mod memory;
 mod pack;
 pub mod port;

@@ -16,6 +16,9 @@ use stepback_model::record::{
 
 use crate::error::StoreError;
 
+/// Name of the vault inside a store's local directory: immutable git files, kept by hard link.
+pub const VAULT: &str = "vault";
+
 /// One change of the log.
 #[derive(Clone, Debug)]
 pub enum Mutation {
@@ -143,6 +146,8 @@ pub struct CommitMark(pub u64);
 pub trait ObjectBatch: ObjectSink + Sync + Send {
     /// Whether an object is already stored or in this batch.
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError>;
+    /// Names git packs in the store's vault whose blobs need not be stored again. A store without a vault ignores it.
+    fn borrow_from(&self, _packs: &[Vec<u8>]) {}
     /// Makes everything written so far durable and ready to be named by a commit.
     fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError>;
 }
@@ -212,6 +217,11 @@ pub trait Store: ObjectSource + Send + Sync {
     fn usage(&self) -> Result<Usage, StoreError>;
     /// Checks the backend's own structures (not object contents) and returns what is wrong.
     fn check(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Names of the files in the vault that stored objects are borrowed from, and that must therefore stay.
+    fn lenders(&self) -> Result<HashSet<Vec<u8>>, StoreError> {
+        Ok(HashSet::new())
+    }
 
     /// A local directory for caches, locks and hard links, if this store has one.
     fn local_dir(&self) -> Option<&Path>;

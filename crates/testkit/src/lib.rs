@@ -1,4 +1,4 @@
-//! What tests share: the contract every store keeps, sample records, and child processes.
+//! What tests share: the contract every store keeps, sample records, child processes, and naive copies of directories.
 //!
 //! Only tests depend on this crate. [`contract`] decides what a correct store is: a new backend expands
 //! [`store_contract!`] once and gets one test per clause. [`sample`] makes records that are exact to the byte, and
@@ -8,3 +8,5 @@
 pub mod contract;
 pub mod process;
 pub mod sample;
+pub mod tree;
+pub mod work;

@@ -126,8 +126,8 @@ impl<'a> Applier<'a> {
             if !replaced {
                 continue;
             }
-            beneath.forget();
             let outcome = if now.is_dir() {
+                beneath.forget();
                 self.remove_dir(&mut beneath, &change.path, change.then.as_ref())?
             } else {
                 self.remove_file(&mut beneath, change, at)?

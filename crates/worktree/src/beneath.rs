@@ -24,23 +24,25 @@ use crate::content;
 
 const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The root, and the directory last used below it.
+/// The root, and the way to the directory last used below it.
+///
+/// Paths come in order, so most of the way to the next one is open already.
 #[derive(Debug)]
 pub struct Beneath {
     root: Arc<OwnedFd>,
-    last: Option<(RelPath, Arc<OwnedFd>)>,
+    way: Vec<(Vec<u8>, Arc<OwnedFd>)>,
 }
 
 impl Beneath {
     /// Opens the root itself; this one path is resolved as given.
     pub fn open(root: &Path) -> io::Result<Self> {
         let fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { root: Arc::new(fd), last: None })
+        Ok(Self { root: Arc::new(fd), way: Vec::new() })
     }
 
     /// Another view of the same root, for another thread.
     pub fn again(&self) -> Self {
-        Self { root: self.root.clone(), last: None }
+        Self { root: self.root.clone(), way: Vec::new() }
     }
 
     /// The root directory.
@@ -50,20 +52,14 @@ impl Beneath {
 
     /// Opens the directory at `path`.
     pub fn dir(&mut self, path: &RelPath) -> io::Result<Arc<OwnedFd>> {
-        if path.is_root() {
-            return Ok(self.root.clone());
+        let same = self.way.iter().zip(path.components()).take_while(|((known, _), name)| known == name).count();
+        self.way.truncate(same);
+        for name in path.components().skip(same) {
+            let above = self.way.last().map_or(&self.root, |(_, fd)| fd);
+            let fd = rustix::fs::openat(above, OsStr::from_bytes(name), DIR, Mode::empty())?;
+            self.way.push((name.to_vec(), Arc::new(fd)));
         }
-        if let Some((known, fd)) = &self.last
-            && known == path
-        {
-            return Ok(fd.clone());
-        }
-        let mut at = self.root.clone();
-        for name in path.components() {
-            at = Arc::new(rustix::fs::openat(&at, OsStr::from_bytes(name), DIR, Mode::empty())?);
-        }
-        self.last = Some((path.clone(), at.clone()));
-        Ok(at)
+        Ok(self.way.last().map_or(&self.root, |(_, fd)| fd).clone())
     }
 
     /// Opens the directory that holds `path`, and the name in it. `None` for the root.
@@ -72,9 +68,9 @@ impl Beneath {
         Ok(Some((self.dir(&parent)?, OsStr::from_bytes(name))))
     }
 
-    /// Forgets the directory last used; call it after directories were renamed or removed.
+    /// Forgets the way; call it after directories were renamed or removed.
     pub fn forget(&mut self) {
-        self.last = None;
+        self.way.clear();
     }
 }
 

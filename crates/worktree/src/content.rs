@@ -57,10 +57,9 @@ pub fn store_chunked(
     batch: &dyn ObjectBatch,
     threads: usize,
 ) -> Result<Hash, ChunkError> {
-    let known = match old {
-        Some(root) => list::iter(source, root).collect::<Result<Vec<Item>, ObjectError>>()?,
-        None => Vec::new(),
-    };
+    // Only a shortcut: a list that was collected, or cannot be read, is not needed.
+    let known = old.and_then(|root| list::iter(source, root).collect::<Result<Vec<Item>, ObjectError>>().ok());
+    let known = known.unwrap_or_default();
     let kept = find_kept(file, size, &known, threads)?;
     let items = cut_between(file, size, kept, batch, threads)?;
     Ok(list::build(batch, items)?)

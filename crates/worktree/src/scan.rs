@@ -21,6 +21,7 @@ use crate::vault::Vault;
 
 mod build;
 mod entry;
+mod lend;
 mod listing;
 pub mod single;
 mod walk;
@@ -90,6 +91,9 @@ impl Scan<'_> {
     ) -> Result<Snapshot, WorktreeError> {
         let old = self.cache.and_then(|path| StatCache::load(path, self.boot));
         let old = old.filter(|cache| cache.meta().rules == self.budget.fingerprint());
+        if let (None, Some(vault)) = (&old, self.vault) {
+            lend::offer(self.root, vault, &self.budget, batch);
+        }
         let walked = walk::walk(self, old.as_ref(), walk::Trust::Decisions, source, batch)?;
         if walked.rules_changed && old.is_some() {
             // A rule file changed: decisions taken under the old rules must be taken again, hashes still hold.

@@ -287,9 +287,22 @@ pub struct Builder {
     heap: Vec<u8>,
     entry_count: usize,
     heap_start: usize,
+    ignored_bytes: [u64; 2],
 }
 
 impl Builder {
+    /// Bytes of ignored files that are stored, small and large ones.
+    pub fn ignored_bytes(&self) -> [u64; 2] {
+        self.ignored_bytes
+    }
+
+    /// Counts what is ignored by git and stored nevertheless.
+    fn count(&mut self, kind: u8, flags: u8, size: u64) {
+        if flags & IGNORED != 0 && (kind == Kind::Whole as u8 || kind == Kind::Chunked as u8) {
+            self.ignored_bytes[usize::from(size > crate::rules::SMALL)] += size;
+        }
+    }
+
     /// Makes room for about as much as `old` holds.
     pub fn like(old: Option<&StatCache>) -> Self {
         let mut builder = Self::default();
@@ -312,6 +325,7 @@ impl Builder {
         } else {
             entry.aux
         };
+        self.count(entry.kind as u8, entry.flags, entry.stat.size);
         let mut record = [0u8; ENTRY_RECORD];
         record[..4].copy_from_slice(&name_at.to_le_bytes());
         record[4..6].copy_from_slice(&(entry.name.len() as u16).to_le_bytes());
@@ -337,6 +351,9 @@ impl Builder {
                 let new = renumber(u32_at(record, 12));
                 record[12..16].copy_from_slice(&new.to_le_bytes());
             }
+        }
+        for record in old.records.chunks_exact(ENTRY_RECORD).filter(|record| record[7] & IGNORED != 0) {
+            self.count(record[6], record[7], u64_at(record, 16));
         }
     }
 

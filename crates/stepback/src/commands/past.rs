@@ -133,8 +133,10 @@ pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Answer
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
     let into = context.directory.join(into);
-    let inside = std::path::absolute(&into).is_ok_and(|into| into.starts_with(&workspace.root));
     let done = workspace.materialize(&state, &into, git)?;
+    // Now that it exists, it has a name without "..".
+    let into = into.canonicalize().unwrap_or(into);
+    let inside = into.starts_with(&workspace.root);
     if context.json {
         output::document(&json!({
             "id": stored.checkpoint.step.id,

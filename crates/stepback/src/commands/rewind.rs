@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use stepback_engine::rewind::{Prepared, Report, Request};
 use stepback_engine::undo::{Direction, Reversal};
-use stepback_engine::{EngineError, Workspace};
+use stepback_engine::Workspace;
 use stepback_model::ids::OpId;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_worktree::apply::Outcome;
@@ -32,10 +32,49 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
         all: arguments.all,
         git: arguments.git,
     };
-    let prepared = workspace.prepare_rewind(&request)?;
+    let mut prepared = workspace.prepare_rewind(&request)?;
+    if prepared.plan.is_empty() {
+        return nothing_to_do(context, &prepared);
+    }
+    if !context.json {
+        prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
+    }
     let Some(prepared) = agree(context, prepared, &arguments.agree)? else { return DONE };
     let report = workspace.apply(prepared)?;
     finish(context, &workspace, report, "undo")
+}
+
+/// The workspace already is what it should become, as far as that is possible.
+fn nothing_to_do(context: &Context, prepared: &Prepared) -> Answer {
+    if context.json {
+        output::document(&plan_document(prepared));
+        return DONE;
+    }
+    show(prepared);
+    output::line("Nothing to change: the files are as they were.");
+    DONE
+}
+
+/// Says how many of the files that will change have changes git does not have. They are saved first, but worth knowing about.
+fn uncommitted(workspace: &Workspace<'_>, plan: &Plan) -> Option<String> {
+    if !workspace.root.join(".git").exists() {
+        return None;
+    }
+    let status = std::process::Command::new("git")
+        .arg("-C")
+        .arg(&workspace.root)
+        .args(["status", "--porcelain", "-z", "--untracked-files=no", "--no-renames"])
+        .env("GIT_OPTIONAL_LOCKS", "0")
+        .stderr(std::process::Stdio::null())
+        .output()
+        .ok()?;
+    let dirty: std::collections::HashSet<&[u8]> =
+        status.stdout.split(|byte| *byte == 0).filter_map(|line| line.get(3..)).collect();
+    let count = plan.changes.iter().filter(|change| dirty.contains(change.path.as_bytes())).count();
+    (count > 0).then(|| {
+        let files = output::count(count as u64, "file");
+        format!("{files} of these have changes that are not committed in git; they are saved before anything is written")
+    })
 }
 
 /// `undo`
@@ -248,7 +287,7 @@ fn finish(context: &Context, workspace: &Workspace<'_>, report: Report, other: &
                 })
             })
             .collect();
-        let after = workspace.head().map_err(EngineError::from)?;
+        let after = workspace.head()?;
         output::document(&json!({
             "id": report.operation.id,
             "summary": report.operation.summary,

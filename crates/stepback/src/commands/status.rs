@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::output::{self, Paint};
 
 /// `status`
-pub fn status(context: &Context, excluded: bool) -> Answer {
+pub fn status(context: &Context, show_excluded: bool) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let head = workspace.head()?;
@@ -21,7 +21,7 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
     let last = workspace.state_of(&head)?;
     let changes = diff::visible(workspace.store(), &last, &present.state)?;
     let mut skipped: Vec<(RelPath, SkipReason)> = Vec::new();
-    if excluded {
+    if show_excluded {
         for change in diff::trees(workspace.store(), None, present.state.files)? {
             if let Some(Node::Skipped { reason }) = change.after
                 && reason != SkipReason::GitDir
@@ -55,7 +55,7 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
             "not_covered": present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
             "git": repositories,
         });
-        if !skipped.is_empty() || excluded.is_empty() {
+        if show_excluded {
             value["excluded"] = json!(excluded);
         }
         output::document(&value);
@@ -63,11 +63,7 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
     }
     let paint = Paint::stdout();
     let now = context.now();
-    output::line(format!(
-        "Workspace {} ({} covered)",
-        workspace.root.display(),
-        output::count(present.seen, "file")
-    ));
+    output::line(format!("Workspace {}", workspace.root.display()));
     output::line(format!(
         "Last checkpoint {} {}, {}",
         paint.strong(describe(&head)),
@@ -101,7 +97,7 @@ pub fn status(context: &Context, excluded: bool) -> Answer {
             trouble.reason
         ));
     }
-    if excluded {
+    if show_excluded {
         output::line(if skipped.is_empty() { "Nothing is excluded." } else { "Not covered:" });
         for (path, reason) in &skipped {
             output::line(format!("  {path}  {}", paint.dim(format!("({})", reason.describe()))));

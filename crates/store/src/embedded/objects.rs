@@ -1,12 +1,13 @@
 //! Reading and writing objects: packs for the bytes, one table for where they are.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use stepback_model::hash::{Hash, ObjectKind};
@@ -15,6 +16,7 @@ use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use super::{EmbeddedStore, schema};
 use crate::codec::{self, Codec};
 use crate::error::StoreError;
+use crate::lender::{self, Lender, Oid};
 use crate::pack::{self, IfAbsent, PackWriter, RecordHeader};
 use crate::port::{FinishedBatch, ObjectBatch};
 
@@ -28,6 +30,8 @@ pub(super) struct Location {
     pub raw_len: u32,
     pub depth: u8,
     pub base: Option<Hash>,
+    /// The git pack that has the bytes instead.
+    pub lender: Option<Oid>,
 }
 
 /// A batch that is durable and waits for its commit.
@@ -54,6 +58,17 @@ impl EmbeddedStore {
         open.retain(|_, file| file.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
         open.insert(id, file.clone());
         Ok(file)
+    }
+
+    /// The git pack `id` in the vault, opened once.
+    fn lender(&self, id: Oid) -> Result<Arc<Lender>, String> {
+        let mut open = self.open_lenders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lender) = open.get(&id) {
+            return Ok(lender.clone());
+        }
+        let lender = Arc::new(Lender::open(&self.dir.join(crate::port::VAULT), id)?);
+        open.insert(id, lender.clone());
+        Ok(lender)
     }
 
     pub(super) fn close_pack(&self, id: u64) {
@@ -95,6 +110,11 @@ impl EmbeddedStore {
             (Codec::ZstdOnBase, Some(base)) if header.depth > 0 && header.depth <= codec::MAX_DEPTH => {
                 let base = self.read_below(kind, base, header.depth)?;
                 codec::decompress(&payload, header.raw_len as usize, Some(&base)).map_err(corrupt)?
+            }
+            (Codec::Borrowed, _) => {
+                let (oid, lender) = borrowed(&payload).ok_or_else(|| corrupt("it names no git object".into()))?;
+                let lender = self.lender(lender).map_err(corrupt)?;
+                lender.read(&oid, header.raw_len as usize).map_err(corrupt)?
             }
             (Codec::ZstdOnBase, _) => {
                 return Err(corrupt("its base is missing or its chain too long".into()));
@@ -150,6 +170,7 @@ pub(super) fn find(connection: &Connection, hash: Hash) -> Result<Option<Locatio
                     raw_len: row.get(4)?,
                     depth: row.get(5)?,
                     base: row.get_ref(6)?.as_blob_or_null()?.and_then(Hash::from_slice),
+                    lender: None,
                 },
             ))
         })
@@ -173,7 +194,34 @@ pub(super) struct Batch<'a> {
     store_is_empty: bool,
     /// How many more objects may be stored as differences.
     differences: AtomicU32,
+    /// Git packs that blobs may be borrowed from.
+    lenders: OnceLock<Vec<Arc<Lender>>>,
     inner: Mutex<Pending>,
+}
+
+/// Smaller blobs cost less to store than to borrow.
+const WORTH_BORROWING: usize = 128;
+
+/// An object in the form it is stored in.
+struct Encoded {
+    codec: Codec,
+    depth: u8,
+    base: Option<Hash>,
+    lender: Option<Oid>,
+    /// `None` for the bytes as they are.
+    stored: Option<Vec<u8>>,
+}
+
+impl Encoded {
+    fn new(codec: Codec, stored: Option<Vec<u8>>) -> Self {
+        Self { codec, depth: 0, base: None, lender: None, stored }
+    }
+}
+
+/// The object and the pack that a borrowed record names.
+fn borrowed(payload: &[u8]) -> Option<(Oid, Oid)> {
+    let (oid, pack) = payload.split_at_checked(20)?;
+    Some((oid.try_into().ok()?, pack.try_into().ok()?))
 }
 
 /// Storing a difference means reading the base and a search through it: worth it for the few objects of a usual checkpoint,
@@ -201,6 +249,7 @@ impl EmbeddedStore {
             epoch: epoch as u64,
             store_is_empty: any.is_none(),
             differences: AtomicU32::new(MAX_DIFFERENCES),
+            lenders: OnceLock::new(),
             inner: Mutex::new(Pending::default()),
         })
     }
@@ -280,13 +329,19 @@ impl Batch<'_> {
         }
     }
 
-    /// Compresses against `similar_to` when that object is stored (not merely pending) and its chain is short enough.
-    fn encode(
-        &self,
-        kind: ObjectKind,
-        bytes: &[u8],
-        similar_to: Option<Hash>,
-    ) -> (Codec, u8, Option<Hash>, Option<Vec<u8>>) {
+    /// The form in which an object costs least: borrowed from git, a difference to `similar_to` (when that is stored, not
+    /// merely pending, and its chain short enough), or compressed on its own.
+    fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Encoded {
+        if kind == ObjectKind::Blob
+            && bytes.len() >= WORTH_BORROWING
+            && let Some(lenders) = self.lenders.get()
+        {
+            let oid = lender::blob_oid(bytes);
+            if let Some(lender) = lenders.iter().find(|lender| lender.contains(&oid)) {
+                let payload = [oid, lender.id].concat();
+                return Encoded { lender: Some(lender.id), ..Encoded::new(Codec::Borrowed, Some(payload)) };
+            }
+        }
         if let Some(base) = similar_to
             && !self.store_is_empty
             && self.may_store_difference()
@@ -296,11 +351,12 @@ impl Batch<'_> {
             && let Some(stored) = codec::compress_on(&base_bytes, bytes)
             && stored.len() + 32 < bytes.len() / 2
         {
-            return (Codec::ZstdOnBase, location.depth + 1, Some(base), Some(stored));
+            let depth = location.depth + 1;
+            return Encoded { depth, base: Some(base), ..Encoded::new(Codec::ZstdOnBase, Some(stored)) };
         }
         match codec::compress(bytes) {
-            Some(stored) => (Codec::Zstd, 0, None, Some(stored)),
-            None => (Codec::Raw, 0, None, None),
+            Some(stored) => Encoded::new(Codec::Zstd, Some(stored)),
+            None => Encoded::new(Codec::Raw, None),
         }
     }
 }
@@ -313,7 +369,7 @@ impl ObjectSink for Batch<'_> {
         }
         let raw_len = u32::try_from(bytes.len())
             .map_err(|_| ObjectError::corrupt(kind, hash, "an object cannot be larger than 4 GiB"))?;
-        let (codec, depth, base, stored) = self.encode(kind, bytes, similar_to);
+        let Encoded { codec, depth, base, lender, stored } = self.encode(kind, bytes, similar_to);
         let payload = stored.as_deref().unwrap_or(bytes);
         let header =
             RecordHeader { kind, codec, depth, raw_len, payload_len: payload.len() as u32, hash, base };
@@ -332,12 +388,18 @@ impl ObjectSink for Batch<'_> {
         let offset = writer.append(&header, payload)?;
         let pack = writer.id();
         let record_len = header.record_len();
-        inner.objects.insert(hash, Location { kind, pack, offset, record_len, raw_len, depth, base });
+        inner.objects.insert(hash, Location { kind, pack, offset, record_len, raw_len, depth, base, lender });
         Ok(hash)
     }
 }
 
 impl ObjectBatch for Batch<'_> {
+    fn borrow_from(&self, packs: &[Vec<u8>]) {
+        let ids = packs.iter().filter_map(|name| lender::pack_id(name));
+        // A pack that cannot be read as git's own cannot lend; its content is stored as usual.
+        let _ = self.lenders.set(ids.filter_map(|id| self.store.lender(id).ok()).collect());
+    }
+
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError> {
         Ok(self.known(kind, hash)?.is_some())
     }
@@ -359,9 +421,19 @@ impl ObjectBatch for Batch<'_> {
 /// Names the written objects in the database, inside the caller's transaction.
 pub(super) fn insert(transaction: &Connection, written: &Written) -> Result<(), StoreError> {
     let mut statement = transaction.prepare_cached(
-        "INSERT OR IGNORE INTO objects (hash, kind, pack, offset, record_len, raw_len, depth, base)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT OR IGNORE INTO objects (hash, kind, pack, offset, record_len, raw_len, depth, base, lender)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
+    let mut lenders: HashMap<Oid, i64> = HashMap::new();
+    for (_, location) in &written.objects {
+        if let Some(pack) = location.lender
+            && let Entry::Vacant(slot) = lenders.entry(pack)
+        {
+            let pack = pack.as_slice();
+            transaction.execute("INSERT OR IGNORE INTO lenders (pack) VALUES (?1)", [pack])?;
+            slot.insert(transaction.query_row("SELECT id FROM lenders WHERE pack = ?1", [pack], |row| row.get(0))?);
+        }
+    }
     for (hash, location) in &written.objects {
         statement.execute(params![
             hash.as_bytes().as_slice(),
@@ -372,6 +444,7 @@ pub(super) fn insert(transaction: &Connection, written: &Written) -> Result<(), 
             location.raw_len,
             location.depth,
             location.base.as_ref().map(|base| base.as_bytes().as_slice()),
+            location.lender.and_then(|pack| lenders.get(&pack)),
         ])?;
     }
     let mut statement = transaction.prepare_cached(

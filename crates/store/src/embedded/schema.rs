@@ -37,8 +37,10 @@ CREATE TABLE objects (
     record_len INTEGER NOT NULL,
     raw_len INTEGER NOT NULL,
     depth INTEGER NOT NULL,
-    base BLOB
+    base BLOB,
+    lender INTEGER
 ) WITHOUT ROWID;
+CREATE TABLE lenders (id INTEGER PRIMARY KEY, pack BLOB NOT NULL UNIQUE);
 CREATE TABLE workspaces (
     id BLOB PRIMARY KEY,
     root BLOB NOT NULL UNIQUE,

@@ -154,6 +154,10 @@ impl Store for EmbeddedStore {
         self.check_structures()
     }
 
+    fn lenders(&self) -> Result<HashSet<Vec<u8>>, StoreError> {
+        self.lender_files()
+    }
+
     fn local_dir(&self) -> Option<&Path> {
         Some(&self.dir)
     }

@@ -212,6 +212,23 @@ impl EmbeddedStore {
         Ok(residents)
     }
 
+    /// Files in the vault that objects are borrowed from.
+    pub(super) fn lender_files(&self) -> Result<HashSet<Vec<u8>>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection
+            .prepare("SELECT pack FROM lenders WHERE id IN (SELECT DISTINCT lender FROM objects WHERE lender IS NOT NULL)")?;
+        let rows = statement.query_map([], |row| row.get::<_, Vec<u8>>(0))?;
+        let mut files = HashSet::new();
+        for row in rows {
+            let id = row?
+                .try_into()
+                .map_err(|_| StoreError::Corrupt { what: "a lender row has no valid pack".into() })?;
+            let (pack, idx) = crate::lender::file_names(&id);
+            files.extend([pack.into_bytes(), idx.into_bytes()]);
+        }
+        Ok(files)
+    }
+
     /// Checks the database and that every pack has the bytes the database counts on.
     pub(super) fn check_structures(&self) -> Result<Vec<String>, StoreError> {
         let mut problems = Vec::new();

@@ -71,30 +71,25 @@ pub(super) fn build(
         }
     };
     let git = assembly.git_state(old)?;
-    let ignored_bytes = walked.ignored_bytes;
     // A cache with many outdated directory times makes scans list what they need not: worth writing for that alone.
     let changed = assembly.changed
         || old.is_some_and(|cache| cache.meta().git != git)
         || assembly.has_many_outdated_dirs();
     let update = match scan.cache {
-        Some(path) if changed => Some(CacheUpdate {
-            path: path.to_path_buf(),
-            builder: assembly.cache(),
-            meta: Meta {
+        Some(path) if changed => {
+            let builder = assembly.cache();
+            let root_stat = walked.dirs.first().filter(|root| !root.racy).map(|root| root.stat);
+            let meta = Meta {
                 root: walked.root_id,
-                root_stat: walked
-                    .dirs
-                    .first()
-                    .filter(|root| !root.racy)
-                    .map(|root| root.stat)
-                    .unwrap_or_default(),
+                root_stat: root_stat.unwrap_or_default(),
                 epoch: scan.epoch,
                 rules: scan.budget.fingerprint(),
                 boot: scan.boot,
-                ignored_bytes,
+                ignored_bytes: builder.ignored_bytes(),
                 git,
-            },
-        }),
+            };
+            Some(CacheUpdate { path: path.to_path_buf(), builder, meta })
+        }
         _ => None,
     };
     if let Some(vault) = scan.vault {

@@ -62,6 +62,8 @@ pub(super) struct Large {
     pub node: Arc<DirNode>,
     pub name: Vec<u8>,
     pub old: Option<Hash>,
+    /// [`IGNORED`] or nothing.
+    pub flags: u8,
 }
 
 /// What an entry turned out to be.
@@ -154,13 +156,14 @@ impl<'a> Examiner<'a> {
             && known.flags & RACY == 0
             && known.kind != Kind::Dir
             && known.aux != reason_number(SkipReason::Unstable)
+            && !self.fits_again(known)
             && self.still_believed(dir, known)?
         {
             return same();
         }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => self.regular(dir, name, found, known.as_ref()),
-            FileType::Symlink => Ok(symlink(dir, name, found)),
+            FileType::Symlink => Ok(self.symlink(dir, name, found)),
             FileType::Directory => Ok(Examined::IsDir),
             other => {
                 let reason = special(other).unwrap_or(SkipReason::Device);
@@ -208,8 +211,10 @@ impl<'a> Examiner<'a> {
                 }
                 if dir.is_ignored(name, false) {
                     flags |= IGNORED;
-                    let before =
-                        known.filter(|known| known.flags & IGNORED != 0).map_or(0, |known| known.stat.size);
+                    let counted = |known: &&Entry<'_>| {
+                        known.flags & IGNORED != 0 && matches!(known.kind, Kind::Whole | Kind::Chunked)
+                    };
+                    let before = known.filter(counted).map_or(0, |known| known.stat.size);
                     if verdict != Verdict::In && !self.within_budget(found.size, before) {
                         let mut entry = skipped(name, found, SkipReason::Budget);
                         entry.flags |= IGNORED;
@@ -261,6 +266,19 @@ impl<'a> Examiner<'a> {
             return false;
         }
         true
+    }
+
+    /// Whether a file that was over the budget would fit now, because others went.
+    fn fits_again(&self, known: &Entry<'_>) -> bool {
+        let budget = &self.shared.scan.budget;
+        let size = known.stat.size;
+        let (class, total) =
+            if size <= rules::SMALL { (0, budget.small_total) } else { (1, budget.large_total) };
+        known.kind == Kind::Skipped
+            && known.aux == reason_number(SkipReason::Budget)
+            && known.flags & IGNORED != 0
+            && size <= budget.file
+            && self.shared.ignored_bytes[class].load(Ordering::Relaxed).saturating_add(size) <= total
     }
 
     /// Reads and stores a file; tries again while it changes under the reader.
@@ -321,6 +339,19 @@ impl<'a> Examiner<'a> {
     fn entry(&self, name: &[u8], kind: Kind, stat: Stat, hash: Hash, flags: u8) -> OutEntry {
         let racy = if is_racy(&stat, self.shared.started) { RACY } else { 0 };
         OutEntry { name: name.to_vec(), kind, flags: flags | racy, stat, hash, aux: 0, target: Vec::new() }
+    }
+
+    /// A link can be replaced by another of the same length within one tick, and get the inode of the old one.
+    fn symlink(&self, dir: &DirNode, name: &[u8], stat: Stat) -> Examined {
+        match rustix::fs::readlinkat(&dir.fd, OsStr::from_bytes(name), Vec::new()) {
+            Ok(target) => {
+                let target = target.into_bytes();
+                let stat = Stat { size: target.len() as u64, ..stat };
+                Examined::New(OutEntry { target, ..self.entry(name, Kind::Symlink, stat, NO_HASH, 0) })
+            }
+            Err(Errno::NOENT) => Examined::Gone,
+            Err(_) => Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)),
+        }
     }
 
     /// Looks at a subdirectory before it is descended into.
@@ -425,7 +456,7 @@ pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<O
         match content::store_chunked(&file, before.size, large.old, shared.source, shared.batch, threads) {
             Ok(hash) if unchanged(&file, &before) => {
                 let examiner = Examiner::new(shared);
-                return Ok(Some(examiner.entry(&large.name, Kind::Chunked, before, hash, 0)));
+                return Ok(Some(examiner.entry(&large.name, Kind::Chunked, before, hash, large.flags)));
             }
             Ok(_) => {}
             Err(ChunkError::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
@@ -468,26 +499,6 @@ fn open_regular(dir: &DirNode, name: &[u8]) -> Opened {
 
 fn unchanged(file: &File, before: &Stat) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| to_stat(&stat) == *before)
-}
-
-fn symlink(dir: &DirNode, name: &[u8], stat: Stat) -> Examined {
-    match rustix::fs::readlinkat(&dir.fd, OsStr::from_bytes(name), Vec::new()) {
-        Ok(target) => {
-            let target = target.into_bytes();
-            let stat = Stat { size: target.len() as u64, ..stat };
-            Examined::New(OutEntry {
-                name: name.to_vec(),
-                kind: Kind::Symlink,
-                flags: 0,
-                stat,
-                hash: NO_HASH,
-                aux: 0,
-                target,
-            })
-        }
-        Err(Errno::NOENT) => Examined::Gone,
-        Err(_) => Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)),
-    }
 }
 
 fn special(kind: FileType) -> Option<SkipReason> {

@@ -14,7 +14,7 @@ use super::entry::{Examined, Examiner, Large};
 use super::walk::{Area, DirNode, Harvest, Listing, OutEntry, Shared};
 use crate::error::WorktreeError;
 use crate::rules::{self, Verdict};
-use crate::statcache::{Dir, Kind, RACY};
+use crate::statcache::{Dir, IGNORED, Kind, RACY};
 
 /// A directory's entries while they come in.
 #[derive(Default)]
@@ -123,7 +123,8 @@ impl Collected {
                 self.news.push(entry);
             }
             Examined::Large(entry, old) => {
-                harvest.large.push(Large { dir, node: node.clone(), name: entry.name.clone(), old });
+                let flags = entry.flags & IGNORED;
+                harvest.large.push(Large { dir, node: node.clone(), name: entry.name.clone(), old, flags });
                 self.news.push(entry);
             }
         }

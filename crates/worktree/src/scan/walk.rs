@@ -146,7 +146,6 @@ pub(super) struct Walked {
     pub root_id: (u64, u64),
     pub seen: u64,
     pub hashed: u64,
-    pub ignored_bytes: [u64; 2],
     pub rules_changed: bool,
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
 }
@@ -283,7 +282,6 @@ pub(super) fn walk(
         root_id,
         seen,
         hashed: shared.hashed.into_inner(),
-        ignored_bytes: shared.ignored_bytes.map(AtomicU64::into_inner),
         rules_changed: shared.rules_changed.into_inner(),
         troubles,
     })

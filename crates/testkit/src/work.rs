@@ -1,0 +1,279 @@
+//! Random work on files, as people and programs do it: edits in place and by rename, links, swaps, odd names, no pauses.
+
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::tree::Draw;
+
+/// Somebody who works in a directory.
+#[derive(Debug)]
+pub struct Files {
+    /// Where.
+    pub root: PathBuf,
+    /// What decides.
+    pub draw: Draw,
+}
+
+const NAMES: &[&[u8]] = &[
+    b"a",
+    b"a.b",
+    b"a-b",
+    b"b",
+    b"c.txt",
+    b".env",
+    b"x.log",
+    b"ignored",
+    b"new\nline",
+    b"not utf8 \xff\xfe",
+    b" ",
+    "\u{fc}\u{202e}".as_bytes(),
+    b"-f",
+    b"lib",
+    &[b'n'; 255],
+];
+
+impl Files {
+    /// Everything there is, directories before what they hold.
+    fn list(&self, dir: &Path, found: &mut Vec<(PathBuf, fs::FileType)>) {
+        let mut here: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).collect();
+        here.sort_by_key(fs::DirEntry::file_name);
+        for entry in here {
+            let kind = entry.file_type().unwrap();
+            found.push((entry.path(), kind));
+            if kind.is_dir() && entry.file_name() != "node_modules" {
+                self.list(&entry.path(), found);
+            }
+        }
+    }
+
+    fn some(&mut self, wanted: impl Fn(&fs::FileType) -> bool) -> Option<PathBuf> {
+        let mut all = Vec::new();
+        self.list(&self.root, &mut all);
+        all.retain(|(path, kind)| wanted(kind) && path.file_name() != Some(OsStr::new("node_modules")));
+        (!all.is_empty()).then(|| self.draw.pick(&all).0.clone())
+    }
+
+    fn some_dir(&mut self) -> PathBuf {
+        let deep = |path: &Path, root: &Path| path.components().count() - root.components().count() > 4;
+        match self.some(fs::FileType::is_dir) {
+            Some(dir) if !self.draw.once_in(4) && !deep(&dir, &self.root) => dir,
+            _ => self.root.clone(),
+        }
+    }
+
+    /// A path that may or may not exist.
+    fn somewhere(&mut self) -> PathBuf {
+        let dir = self.some_dir();
+        let name: &[u8] = *self.draw.pick::<&[u8]>(NAMES);
+        dir.join(OsStr::from_bytes(name))
+    }
+
+    /// One line or bytes with zeroes, so that line-wise merges never succeed by chance.
+    fn content(&mut self) -> Vec<u8> {
+        match self.draw.below(8) {
+            0 => Vec::new(),
+            1 => {
+                let count = 1 + self.draw.below(3000);
+                let mut bytes = self.draw.bytes(count);
+                bytes[0] = 0;
+                bytes
+            }
+            2 => vec![b'x'; 1 + self.draw.below(5000)],
+            _ => format!("{:08}", self.draw.below(100_000_000)).into_bytes(),
+        }
+    }
+
+    /// Writes a file at a path; what is there and is not a file goes first.
+    pub fn write(&self, path: &Path, bytes: &[u8]) {
+        let kind = fs::symlink_metadata(path).map(|found| found.file_type());
+        match kind {
+            Ok(kind) if kind.is_dir() => drop(fs::remove_dir_all(path)),
+            Ok(kind) if kind.is_symlink() => drop(fs::remove_file(path)),
+            _ => {}
+        }
+        let _ = fs::write(path, bytes);
+    }
+
+    /// Does something to the files and says what.
+    pub fn change(&mut self) -> String {
+        loop {
+            if let Some(what) = self.try_change() {
+                return what;
+            }
+        }
+    }
+
+    /// One draw; `None` if there is nothing to do it to.
+    fn try_change(&mut self) -> Option<String> {
+        let root = self.root.clone();
+        let show = |path: &Path| {
+            let relative = path.strip_prefix(&root).unwrap_or(path);
+            shorter(&relative.as_os_str().as_bytes().escape_ascii().to_string())
+        };
+        let what = self.draw.below(22);
+        let file = self.some(fs::FileType::is_file);
+        Some(match (what, file) {
+            (0 | 1, Some(path)) => {
+                // The same size, in place, at once: only the racy rule can notice.
+                let Ok(metadata) = fs::metadata(&path) else { return None };
+                let size = metadata.len() as usize;
+                let keep_times = what == 1;
+                if let Ok(file) = OpenOptions::new().write(true).open(&path)
+                    && size > 0
+                {
+                    let length = size.min(8);
+                    let at = self.draw.below(size - length + 1);
+                    let digits = format!("{:08}", self.draw.below(100_000_000));
+                    file.write_all_at(&digits.as_bytes()[..length], at as u64).unwrap();
+                    if keep_times {
+                        file.set_modified(metadata.modified().unwrap()).unwrap();
+                    }
+                }
+                format!("edit {} in place, times kept: {keep_times}", show(&path))
+            }
+            (2, Some(path)) => {
+                if let Ok(mut file) = OpenOptions::new().append(true).open(&path) {
+                    file.write_all(b"+more").unwrap();
+                }
+                format!("append to {}", show(&path))
+            }
+            (3, Some(path)) => {
+                let _ = fs::remove_file(&path);
+                format!("delete {}", show(&path))
+            }
+            (4, Some(path)) => {
+                let to = self.somewhere();
+                let _ = fs::rename(&path, &to);
+                format!("rename {} to {}", show(&path), show(&to))
+            }
+            (5, Some(path)) => {
+                let mode = *self.draw.pick(&[0o600, 0o444, 0o755, 0o644, 0o640, 0o4711]);
+                let _ = fs::set_permissions(&path, Permissions::from_mode(mode));
+                format!("chmod {mode:o} {}", show(&path))
+            }
+            (6, Some(path)) => {
+                // As editors save.
+                let aside = path.with_file_name("aside");
+                let bytes = self.content();
+                let _ = fs::write(&aside, bytes);
+                let _ = fs::rename(&aside, &path);
+                format!("save {} by rename", show(&path))
+            }
+            (7, Some(path)) => {
+                let _ = fs::remove_file(&path);
+                let target = self.draw.pick(&["nowhere", "../a", "c.txt", "/dev/null"]);
+                let _ = symlink(target, &path);
+                format!("replace {} by a link to {target}", show(&path))
+            }
+            (8, Some(path)) => {
+                let _ = fs::remove_file(&path);
+                let _ = fs::create_dir(&path);
+                let _ = fs::write(path.join("inside"), b"inside");
+                format!("replace {} by a directory", show(&path))
+            }
+            (9, Some(path)) => {
+                let to = self.somewhere();
+                let _ = fs::hard_link(&path, &to);
+                format!("hard link {} as {}", show(&path), show(&to))
+            }
+            (10, _) => match self.some(fs::FileType::is_symlink) {
+                Some(path) => {
+                    let _ = fs::remove_file(&path);
+                    if self.draw.once_in(2) {
+                        let _ = fs::write(&path, b"was link");
+                        return Some(format!("replace the link {} by a file", show(&path)));
+                    }
+                    let target = self.draw.pick(&["nowhere", "no-here", "c.txt"]);
+                    let _ = symlink(target, &path);
+                    format!("point the link {} at {target}", show(&path))
+                }
+                None => {
+                    let path = self.somewhere();
+                    let _ = symlink("nowhere", &path);
+                    format!("link {} to nowhere", show(&path))
+                }
+            },
+            (11, _) => match self.some(fs::FileType::is_dir) {
+                Some(path) => {
+                    let to = self.somewhere();
+                    let _ = fs::rename(&path, &to);
+                    format!("rename the directory {} to {}", show(&path), show(&to))
+                }
+                None => return None,
+            },
+            (12, _) => match self.some(fs::FileType::is_dir) {
+                Some(path) => {
+                    let mode = *self.draw.pick(&[0o755, 0o700, 0o555, 0o775]);
+                    let _ = fs::set_permissions(&path, Permissions::from_mode(mode));
+                    format!("chmod {mode:o} the directory {}", show(&path))
+                }
+                None => return None,
+            },
+            (13, _) => match self.some(fs::FileType::is_dir) {
+                Some(path) => {
+                    let becomes_file = self.draw.once_in(2);
+                    let _ = fs::remove_dir_all(&path);
+                    if becomes_file {
+                        let _ = fs::write(&path, b"was dir");
+                    }
+                    format!("delete the directory {}, a file comes: {becomes_file}", show(&path))
+                }
+                None => return None,
+            },
+            (14, _) => {
+                let path = self.somewhere();
+                let _ = fs::create_dir_all(&path);
+                format!("make the directory {}", show(&path))
+            }
+            (15, _) if self.draw.once_in(3) => {
+                let path = self.some_dir().join("large");
+                let known = fs::read(&path).unwrap_or_default();
+                let bytes = if known.len() > 1000 && !self.draw.once_in(3) {
+                    let mut bytes = known;
+                    let at = self.draw.below(bytes.len());
+                    match self.draw.below(3) {
+                        0 => bytes[at] ^= 1,
+                        1 => drop(bytes.splice(at..at, *b"inserted")),
+                        _ => drop(bytes.drain(at..(at + 100).min(known_end(&path, at)))),
+                    }
+                    bytes
+                } else {
+                    let size = (1 << 20) + self.draw.below(700_000);
+                    self.draw.bytes(size)
+                };
+                self.write(&path, &bytes);
+                format!("write {} of {} bytes", show(&path), bytes.len())
+            }
+            (16, _) => {
+                let dir = self.some_dir().join("node_modules");
+                let _ = fs::create_dir(&dir);
+                let _ = fs::write(dir.join("package.json"), self.content());
+                format!("install into {}", show(&dir))
+            }
+            (17, _) => {
+                let rules = *self.draw.pick(&["*.log\nignored/\n", "*.log\n", "a\n.env\n", ""]);
+                self.write(&self.root.join(".gitignore"), rules.as_bytes());
+                format!("git ignores {rules:?}")
+            }
+            _ => {
+                let path = self.somewhere();
+                let bytes = self.content();
+                self.write(&path, &bytes);
+                format!("write {} of {} bytes", show(&path), bytes.len())
+            }
+        })
+    }
+}
+
+fn known_end(path: &Path, at: usize) -> usize {
+    fs::metadata(path).map_or(at, |found| found.len() as usize)
+}
+
+/// Abbreviates the long name, for logs that people read.
+pub fn shorter(text: &str) -> String {
+    text.replace(&"n".repeat(255), "n…n")
+}

@@ -1,0 +1,675 @@
+//! Scanning: whatever the cache says, the result is what is on disk.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use stepback_model::ObjectKind;
+use stepback_model::hash::Hash;
+use stepback_model::object::ObjectSource;
+use stepback_model::tree::{Node, SkipReason, Tree};
+use stepback_store::Store;
+use stepback_store::memory::MemoryStore;
+use stepback_testkit::tree::{self, Copy, Draw, Thing};
+use stepback_testkit::work::Files;
+use stepback_worktree::restore::read_content;
+use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::{Scan, Snapshot, boot_id};
+
+/// A directory to scan, a store, and a place for the cache.
+struct Desk {
+    dir: tempfile::TempDir,
+    root: PathBuf,
+    store: MemoryStore,
+    budget: Budget,
+    boot: [u8; 16],
+}
+
+impl Desk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
+        let root = dir.path().canonicalize().unwrap().join("work");
+        fs::create_dir(&root).unwrap();
+        Self { dir, root, store: MemoryStore::new(4 << 30), budget: Budget::default(), boot: boot_id() }
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.dir.path().join("cache")
+    }
+
+    fn scan(&self, cache: Option<&Path>) -> Snapshot {
+        let batch = self.store.begin().unwrap();
+        let scan = Scan {
+            root: &self.root,
+            cache,
+            vault: None,
+            store_dir: None,
+            budget: self.budget,
+            epoch: self.store.epoch().unwrap(),
+            boot: self.boot,
+            threads: 2,
+            progress: None,
+        };
+        let mut snapshot = scan.run(&self.store, &*batch).unwrap();
+        self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
+        snapshot.remember();
+        snapshot
+    }
+
+    /// A scan that may believe the cache.
+    fn warm(&self) -> Snapshot {
+        self.scan(Some(&self.cache()))
+    }
+
+    /// A scan that reads everything.
+    fn cold(&self) -> Snapshot {
+        self.scan(None)
+    }
+
+    #[track_caller]
+    fn warm_is_cold(&self, when: &str) {
+        let (warm, cold) = (self.warm(), self.cold());
+        if (warm.files, warm.git) != (cold.files, cold.git) {
+            let differences = tree::differences(&self.stored(cold.files), &self.stored(warm.files));
+            panic!("{when}: a warm scan is wrong:\n{differences}");
+        }
+    }
+
+    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// What a scan stored, read back from the store.
+    fn stored(&self, files: Hash) -> Copy {
+        let mut copy = Copy::new();
+        self.read_tree(files, &[], &mut copy);
+        copy
+    }
+
+    fn read_tree(&self, hash: Hash, path: &[u8], copy: &mut Copy) {
+        for entry in Tree::load(&self.store, hash).unwrap().into_entries() {
+            let child =
+                if path.is_empty() { entry.name.clone() } else { [path, b"/", entry.name.as_slice()].concat() };
+            let thing = match entry.node {
+                Node::Dir { mode, tree } => {
+                    self.read_tree(tree, &child, copy);
+                    Thing::Dir(mode)
+                }
+                Node::File { mode, content, .. } => {
+                    Thing::File(mode, read_content(&content, &self.store).unwrap().into())
+                }
+                Node::Symlink { target } => Thing::Link(target),
+                Node::Skipped { .. } => Thing::Special,
+            };
+            copy.insert(child, thing);
+        }
+    }
+
+    fn node(&self, snapshot: &Snapshot, path: &str) -> Option<Node> {
+        let mut node = Node::Dir { mode: 0o755, tree: snapshot.files };
+        for name in path.split('/') {
+            let Node::Dir { tree, .. } = node else { return None };
+            node = Tree::load(&self.store, tree).unwrap().get(name.as_bytes())?.clone();
+        }
+        Some(node)
+    }
+
+    fn skipped(&self, snapshot: &Snapshot, path: &str) -> Option<SkipReason> {
+        match self.node(snapshot, path) {
+            Some(Node::Skipped { reason }) => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn content(&self, snapshot: &Snapshot, path: &str) -> Vec<u8> {
+        match self.node(snapshot, path) {
+            Some(Node::File { content, .. }) => read_content(&content, &self.store).unwrap(),
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+}
+
+/// Longer than the time in which a change could hide behind an equal timestamp.
+fn let_times_settle() {
+    std::thread::sleep(Duration::from_millis(60));
+}
+
+#[test]
+fn a_scan_stores_exactly_what_is_there() {
+    for seed in 0..5 {
+        let desk = Desk::new();
+        let mut files = Files { root: desk.root.clone(), draw: Draw::new(1000 + seed) };
+        for _ in 0..150 {
+            files.change();
+        }
+        let stored = desk.stored(desk.warm().files);
+        let is_cache = |path: &[u8]| path.split(|byte| *byte == b'/').any(|name| name == b"node_modules");
+        let mut expected = tree::copy_of(&desk.root, is_cache);
+        let caches: Vec<_> = stored.keys().filter(|path| is_cache(path)).cloned().collect();
+        expected.extend(caches.into_iter().map(|path| (path, Thing::Special)));
+        let differences = tree::differences(&expected, &stored);
+        assert!(differences.is_empty(), "seed {seed}:\n{differences}");
+    }
+}
+
+#[test]
+fn a_warm_scan_finds_what_a_cold_one_finds_after_any_edits() {
+    for seed in 0..12 {
+        let desk = Desk::new();
+        let mut files = Files { root: desk.root.clone(), draw: Draw::new(seed) };
+        let mut log = Vec::new();
+        for round in 0..60 {
+            for _ in 0..files.draw.below(4) {
+                log.push(files.change());
+            }
+            if round % 20 == 7 {
+                // Now nothing is racy any more, so the cache is really believed.
+                let_times_settle();
+            }
+            desk.warm_is_cold(&format!("seed {seed}\n{}\n", log.join("\n")));
+        }
+    }
+}
+
+#[test]
+fn edits_of_the_same_size_right_after_a_scan_are_seen() {
+    let desk = Desk::new();
+    for round in 0..200 {
+        let text = format!("{round:08}");
+        desk.write("f", &text);
+        assert_eq!(desk.content(&desk.warm(), "f"), text.as_bytes(), "round {round}");
+    }
+}
+
+#[test]
+fn links_replaced_by_links_of_the_same_length_are_seen() {
+    let desk = Desk::new();
+    let link = desk.root.join("link");
+    for round in 0..200 {
+        let target = format!("{round:08}");
+        let _ = fs::remove_file(&link);
+        symlink(&target, &link).unwrap();
+        let expected = Node::Symlink { target: target.clone().into_bytes() };
+        assert_eq!(desk.node(&desk.warm(), "link"), Some(expected), "round {round}");
+    }
+}
+
+#[test]
+fn files_that_come_and_go_right_after_a_scan_are_seen() {
+    let desk = Desk::new();
+    for round in 0..200 {
+        desk.write("dir/sub/f", "1");
+        assert!(desk.node(&desk.warm(), "dir/sub/f").is_some(), "round {round}");
+        fs::rename(desk.root.join("dir/sub/f"), desk.root.join("dir/sub/g")).unwrap();
+        let snapshot = desk.warm();
+        let found = ["f", "g"].map(|name| desk.node(&snapshot, &format!("dir/sub/{name}")).is_some());
+        assert_eq!(found, [false, true], "round {round}");
+        fs::remove_file(desk.root.join("dir/sub/g")).unwrap();
+        assert!(desk.node(&desk.warm(), "dir/sub/g").is_none(), "round {round}");
+    }
+}
+
+#[test]
+fn an_edit_that_restores_size_and_modification_time_is_seen() {
+    let desk = Desk::new();
+    desk.write("f", "old content");
+    desk.write("g", "old content");
+    let_times_settle();
+    desk.warm();
+    // What `touch -r` and `cp -p` do.
+    let path = desk.root.join("f");
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, "new content").unwrap();
+    File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    let aside = desk.root.join("aside");
+    fs::write(&aside, "new content").unwrap();
+    File::options().write(true).open(&aside).unwrap().set_modified(time).unwrap();
+    fs::rename(&aside, desk.root.join("g")).unwrap();
+    let snapshot = desk.warm();
+    assert_eq!(desk.content(&snapshot, "f"), b"new content");
+    assert_eq!(desk.content(&snapshot, "g"), b"new content");
+}
+
+#[test]
+fn modes_of_files_and_directories_are_seen_when_nothing_else_changes() {
+    use std::os::unix::fs::PermissionsExt;
+    let desk = Desk::new();
+    desk.write("dir/f", "1");
+    let_times_settle();
+    desk.warm();
+    for (path, mode) in [("dir/f", 0o600), ("dir", 0o700)] {
+        fs::set_permissions(desk.root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        let found = match desk.node(&desk.warm(), path) {
+            Some(Node::File { mode, .. } | Node::Dir { mode, .. }) => mode,
+            other => panic!("{path} is {other:?}"),
+        };
+        assert_eq!(found, mode, "{path}");
+    }
+}
+
+#[test]
+fn nothing_is_read_again_when_nothing_changed() {
+    let desk = Desk::new();
+    for number in 0..50 {
+        desk.write(&format!("dir{}/f{number}", number % 5), number.to_string());
+    }
+    let_times_settle();
+    let first = desk.warm();
+    let second = desk.warm();
+    assert_eq!((first.hashed, second.hashed), (50, 0));
+    assert_eq!(first.files, second.files);
+}
+
+#[test]
+fn large_files_edited_anywhere_are_stored_as_if_seen_for_the_first_time() {
+    let mut draw = Draw::new(7);
+    for round in 0..6 {
+        let desk = Desk::new();
+        // Some over the size at which all threads share a file; some with long runs of equal bytes.
+        let size = if round % 3 == 2 { 9 << 20 } else { (1 << 20) + draw.below(3 << 20) };
+        let mut bytes = draw.bytes(size);
+        if round % 2 == 1 {
+            bytes[size / 4..size / 2].fill(0);
+        }
+        desk.write("large", &bytes);
+        desk.warm();
+        for edit in 0..14 {
+            let length = 1 + draw.below(if edit % 2 == 0 { 10 } else { 300_000 });
+            let place = match edit % 4 {
+                0 => 0,
+                1 => bytes.len(),
+                _ => draw.below(bytes.len()),
+            };
+            let what = draw.below(3);
+            match what {
+                0 => {
+                    let new = draw.bytes(length);
+                    bytes.splice(place..place, new);
+                }
+                1 => {
+                    let from = place.min(bytes.len() - length.min(bytes.len()));
+                    let to = (from + length).min(bytes.len());
+                    bytes.drain(from..to);
+                }
+                _ => {
+                    let end = (place + length).min(bytes.len());
+                    let new = draw.bytes(end - place);
+                    bytes[place..end].copy_from_slice(&new);
+                }
+            }
+            desk.write("large", &bytes);
+            let when = format!("round {round}, edit {edit}: {what} at {place}, {length} bytes, now {}", bytes.len());
+            let (warm, cold) = (desk.warm(), desk.cold());
+            assert_eq!(desk.node(&warm, "large"), desk.node(&cold, "large"), "{when}");
+            assert!(desk.content(&warm, "large") == bytes, "{when}: other bytes");
+        }
+    }
+}
+
+#[test]
+fn one_byte_in_a_large_file_stores_little() {
+    let desk = Desk::new();
+    let mut bytes = Draw::new(3).bytes(32 << 20);
+    desk.write("large", &bytes);
+    desk.warm();
+    let before = desk.store.usage().unwrap().raw_bytes;
+    bytes[16 << 20] ^= 1;
+    desk.write("large", &bytes);
+    desk.warm();
+    let stored = desk.store.usage().unwrap().raw_bytes - before;
+    assert!(stored < 1 << 20, "{stored} bytes for one");
+}
+
+/// Content that tells whether it is one version or a mixture: every line is the same.
+fn version(number: u64, size: usize) -> Vec<u8> {
+    format!("{number:063}\n").into_bytes().into_iter().cycle().take(size).collect()
+}
+
+fn is_one_version(bytes: &[u8]) -> bool {
+    bytes.len() % 64 == 0 && bytes.chunks(64).all(|line| line == &bytes[..64])
+}
+
+/// Scans while another thread writes; every stored content must be one version, or be noted as unstable.
+fn scanned_while(size: usize, write: impl Fn(&Path, u64) + Sync) {
+    let desk = Desk::new();
+    desk.write("f", version(0, size));
+    let over = AtomicBool::new(false);
+    let (mut stable, mut torn) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 1;
+            while !over.load(Ordering::Relaxed) {
+                write(&desk.root.join("f"), number);
+                number += 1;
+            }
+        });
+        for _ in 0..60 {
+            let snapshot = desk.warm();
+            match desk.node(&snapshot, "f") {
+                Some(Node::File { content, size: noted, .. }) => {
+                    let bytes = read_content(&content, &desk.store).unwrap();
+                    stable += 1;
+                    torn += usize::from(!is_one_version(&bytes) || bytes.len() as u64 != noted);
+                }
+                Some(Node::Skipped { reason: SkipReason::Unstable }) => {
+                    assert_eq!(snapshot.troubles.len(), 1, "an unstable file is a trouble to tell");
+                }
+                // Between the removal and the rename there is no file.
+                None => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(torn, 0, "of {stable} stored versions, so many are mixtures");
+    // When the writer is done, the file is stable again.
+    let now = fs::read(desk.root.join("f")).unwrap();
+    assert!(desk.content(&desk.warm(), "f") == now);
+}
+
+#[test]
+fn a_file_replaced_by_rename_while_it_is_read_is_stored_whole() {
+    for size in [64 << 10, 2 << 20] {
+        scanned_while(size, |path, number| {
+            let aside = path.with_extension("aside");
+            fs::write(&aside, version(number, size)).unwrap();
+            fs::rename(&aside, path).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_file_written_in_place_while_it_is_read_is_stored_whole_or_noted() {
+    for size in [64 << 10, 2 << 20] {
+        scanned_while(size, |path, number| {
+            let file = OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all_at(&version(number, size), 0).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_file_that_grows_all_the_time_does_not_hang_a_scan() {
+    scanned_while(64, |path, number| {
+        let mut bytes = fs::read(path).unwrap();
+        bytes = version(0, (bytes.len() + 64).min(1 << 20));
+        if number % 100 == 0 {
+            bytes.truncate(64);
+        }
+        fs::write(path.with_extension("aside"), &bytes).unwrap();
+        fs::rename(path.with_extension("aside"), path).unwrap();
+    });
+}
+
+#[test]
+fn pipes_sockets_and_links_to_nowhere_do_not_hang_a_scan() {
+    let desk = Desk::new();
+    assert!(Command::new("mkfifo").arg(desk.root.join("pipe")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(desk.root.join("socket")).unwrap();
+    symlink("/dev/zero", desk.root.join("endless")).unwrap();
+    symlink("endless-loop", desk.root.join("endless-loop")).unwrap();
+    symlink("..", desk.root.join("up")).unwrap();
+    for snapshot in [desk.warm(), desk.warm()] {
+        assert_eq!(desk.skipped(&snapshot, "pipe"), Some(SkipReason::Fifo));
+        assert_eq!(desk.skipped(&snapshot, "socket"), Some(SkipReason::Socket));
+        assert_eq!(desk.node(&snapshot, "endless"), Some(Node::Symlink { target: b"/dev/zero".to_vec() }));
+        assert_eq!(desk.node(&snapshot, "up"), Some(Node::Symlink { target: b"..".to_vec() }));
+    }
+    // A pipe in a file's place and back.
+    fs::remove_file(desk.root.join("pipe")).unwrap();
+    desk.write("pipe", "a file now");
+    assert_eq!(desk.content(&desk.warm(), "pipe"), b"a file now");
+}
+
+#[test]
+fn caches_that_tools_rebuild_are_noted_and_not_read() {
+    let desk = Desk::new();
+    let signature = "Signature: 8a477f597d28d172789f06886806bc55\n# made by a tool\n";
+    desk.write("node_modules/x/index.js", "1");
+    desk.write("app/node_modules/y", "1");
+    desk.write("rust/Cargo.toml", "[package]");
+    desk.write("rust/target/debug/x", "1");
+    desk.write("archery/target/bull.txt", "somebody's own directory called target");
+    desk.write(".venv/bin/python", "1");
+    desk.write("env/pyvenv.cfg", "home = /usr");
+    desk.write("env/lib/x", "1");
+    desk.write("tagged/CACHEDIR.TAG", signature);
+    desk.write("tagged/data", "1");
+    desk.write("untagged/CACHEDIR.TAG", "not the signature");
+    desk.write("untagged/data", "1");
+    for snapshot in [desk.warm(), desk.warm(), desk.cold()] {
+        for cache in ["node_modules", "app/node_modules", "rust/target", ".venv", "env", "tagged"] {
+            assert_eq!(desk.skipped(&snapshot, cache), Some(SkipReason::HeavyCache), "{cache}");
+        }
+        for path in ["archery/target/bull.txt", "untagged/data", "rust/Cargo.toml"] {
+            assert!(desk.node(&snapshot, path).is_some_and(|node| node.is_stored()), "{path}");
+        }
+    }
+    // What makes it a cache goes: it is an ordinary directory again, and the other way round.
+    fs::remove_file(desk.root.join("rust/Cargo.toml")).unwrap();
+    fs::remove_file(desk.root.join("tagged/CACHEDIR.TAG")).unwrap();
+    desk.write("archery/Cargo.toml", "[package]");
+    desk.write("untagged/CACHEDIR.TAG", signature);
+    let snapshot = desk.warm();
+    assert!(desk.node(&snapshot, "rust/target/debug/x").is_some());
+    assert!(desk.node(&snapshot, "tagged/data").is_some());
+    assert_eq!(desk.skipped(&snapshot, "archery/target"), Some(SkipReason::HeavyCache));
+    assert_eq!(desk.skipped(&snapshot, "untagged"), Some(SkipReason::HeavyCache));
+    desk.warm_is_cold("after the marks changed");
+}
+
+#[test]
+fn a_directory_that_becomes_a_cache_by_an_edit_of_its_tag_is_noted() {
+    let desk = Desk::new();
+    desk.write("dir/CACHEDIR.TAG", "");
+    desk.write("dir/data", "1");
+    let_times_settle();
+    assert!(desk.node(&desk.warm(), "dir/data").is_some());
+    desk.write("dir/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55");
+    desk.warm_is_cold("after the tag was written in place");
+}
+
+#[test]
+fn stepbackignore_excludes_and_brings_even_caches_back() {
+    let desk = Desk::new();
+    desk.write(".stepbackignore", "*.bin\n!node_modules\n/private/\n");
+    desk.write("node_modules/x/index.js", "1");
+    desk.write("a.bin", "1");
+    desk.write("dir/b.bin", "1");
+    desk.write("private/x", "1");
+    desk.write("dir/private/x", "1");
+    desk.write("dir/.stepbackignore", "!b.bin\n");
+    for snapshot in [desk.warm(), desk.warm(), desk.cold()] {
+        assert!(desk.node(&snapshot, "node_modules/x/index.js").is_some());
+        assert_eq!(desk.skipped(&snapshot, "a.bin"), Some(SkipReason::Rule));
+        assert_eq!(desk.skipped(&snapshot, "private"), Some(SkipReason::Rule));
+        assert!(desk.node(&snapshot, "dir/private/x").is_some(), "the rule names the top one only");
+        assert_eq!(desk.content(&snapshot, "dir/b.bin"), b"1", "the nearer file has the last word");
+    }
+}
+
+#[test]
+fn changed_rules_hold_at_once_for_files_that_did_not_change() {
+    let desk = Desk::new();
+    desk.write("a.log", "1");
+    desk.write("dir/b.log", "1");
+    desk.write("dir/sub/c.txt", "1");
+    let_times_settle();
+    desk.warm();
+    let draws: [(&str, Option<&str>); 7] = [
+        (".stepbackignore", Some("*.log\n")),
+        (".stepbackignore", Some("dir/\n")),
+        ("dir/.stepbackignore", Some("sub\n")),
+        (".stepbackignore", None),
+        (".gitignore", Some("*.log\n")),
+        ("dir/.stepbackignore", None),
+        (".gitignore", None),
+    ];
+    for (path, text) in draws {
+        match text {
+            Some(text) => desk.write(path, text),
+            None => fs::remove_file(desk.root.join(path)).unwrap(),
+        }
+        desk.warm_is_cold(&format!("{path} is {text:?}"));
+        let_times_settle();
+        desk.warm_is_cold(&format!("{path} is still {text:?}"));
+    }
+}
+
+#[test]
+fn the_budget_for_ignored_files_counts_what_is_there() {
+    let mut desk = Desk::new();
+    desk.budget = Budget { large_total: 40 << 20, ..Budget::default() };
+    desk.write(".gitignore", "*.iso\n");
+    // Larger than what one thread reads alone, written again and again: 10 MB of 40 are used, not more each time.
+    for round in 0..8u8 {
+        desk.write("a.iso", vec![round; 10 << 20]);
+        let snapshot = desk.warm();
+        assert_eq!(desk.skipped(&snapshot, "a.iso"), None, "round {round}");
+    }
+    // Over the budget until others go.
+    for name in ["b", "c", "d", "e"] {
+        desk.write(&format!("{name}.iso"), vec![1; 10 << 20]);
+    }
+    let over = |snapshot: &Snapshot| {
+        ["a", "b", "c", "d", "e"].into_iter().filter(|name| desk.skipped(snapshot, &format!("{name}.iso")).is_some()).count()
+    };
+    assert_eq!(over(&desk.warm()), 1);
+    for name in ["a", "b", "c"] {
+        fs::remove_file(desk.root.join(format!("{name}.iso"))).unwrap();
+    }
+    desk.warm();
+    assert_eq!(over(&desk.warm()), 0, "there is room again");
+}
+
+#[test]
+fn a_lost_damaged_or_foreign_cache_changes_nothing() {
+    let mut desk = Desk::new();
+    desk.write("dir/sub/f", "1");
+    desk.write("g", vec![7; 2 << 20]);
+    symlink("g", desk.root.join("link")).unwrap();
+    let_times_settle();
+    let expected = desk.warm().files;
+    let good = fs::read(desk.cache()).unwrap();
+    fs::remove_file(desk.cache()).unwrap();
+    assert_eq!(desk.warm().files, expected, "no cache");
+    for length in [0, 8, good.len() / 2, good.len() - 1] {
+        fs::write(desk.cache(), &good[..length]).unwrap();
+        assert_eq!(desk.warm().files, expected, "cut to {length}");
+    }
+    fs::write(desk.cache(), vec![0xff; good.len()]).unwrap();
+    assert_eq!(desk.warm().files, expected, "noise");
+    // After a power loss, parts of it may be anything; another boot finds out.
+    let mut draw = Draw::new(5);
+    desk.boot = [9; 16];
+    for _ in 0..50 {
+        let mut bad = good.clone();
+        let at = draw.below(bad.len());
+        bad[at] ^= 1 << draw.below(8);
+        fs::write(desk.cache(), &bad).unwrap();
+        assert_eq!(desk.warm().files, expected, "byte {at} of {}", bad.len());
+    }
+    // The cache of another directory.
+    let other = Desk::new();
+    other.write("dir/sub/f", "2");
+    let_times_settle();
+    other.warm();
+    fs::copy(other.cache(), desk.cache()).unwrap();
+    desk.boot = other.boot;
+    assert_eq!(desk.warm().files, expected, "another root");
+}
+
+#[test]
+fn a_cache_damaged_by_a_program_does_not_bring_a_scan_down() {
+    let desk = Desk::new();
+    desk.write("dir/sub/f", "1");
+    desk.write("dir/g", "2");
+    let_times_settle();
+    desk.warm();
+    let good = fs::read(desk.cache()).unwrap();
+    let mut draw = Draw::new(6);
+    for _ in 0..300 {
+        let mut bad = good.clone();
+        for _ in 0..1 + draw.below(3) {
+            // The whole file except what is proved by its length.
+            let at = 32 + draw.below(bad.len() - 32);
+            bad[at] = draw.next() as u8;
+        }
+        fs::write(desk.cache(), &bad).unwrap();
+        let batch = desk.store.begin().unwrap();
+        let scan = Scan {
+            root: &desk.root,
+            cache: Some(&desk.cache()),
+            vault: None,
+            store_dir: None,
+            budget: desk.budget,
+            epoch: 0,
+            boot: desk.boot,
+            threads: 1,
+            progress: None,
+        };
+        // Right or an error; never a panic.
+        let _ = scan.run(&desk.store, &*batch);
+    }
+}
+
+#[test]
+fn after_a_collection_everything_is_stored_again() {
+    let desk = Desk::new();
+    desk.write("whole", "1");
+    desk.write("dir/sub/deep", "2");
+    desk.write("large", Draw::new(1).bytes(3 << 20));
+    desk.write("huge", Draw::new(2).bytes(9 << 20));
+    symlink("whole", desk.root.join("link")).unwrap();
+    let_times_settle();
+    let before = desk.warm();
+    let copy = desk.stored(before.files);
+    let mark = desk.store.mark().unwrap();
+    desk.store.sweep(&Default::default(), mark).unwrap();
+    assert!(desk.store.read(ObjectKind::Tree, before.files).is_err(), "the collection took everything");
+    // Changed and unchanged files alike.
+    let file = OpenOptions::new().write(true).open(desk.root.join("huge")).unwrap();
+    file.write_all_at(b"edited", 5 << 20).unwrap();
+    let file = OpenOptions::new().write(true).open(desk.root.join("large")).unwrap();
+    file.write_all_at(b"edited", 1 << 20).unwrap();
+    let after = desk.warm();
+    let found = desk.stored(after.files);
+    assert_eq!(tree::differences(&tree::copy_of(&desk.root, |_| false), &found), "");
+    assert_eq!(copy.len(), found.len());
+    desk.warm_is_cold("after the collection");
+}
+
+#[test]
+fn a_directory_that_vanishes_during_the_scan_is_no_error() {
+    let desk = Desk::new();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut draw = Draw::new(1);
+            while !over.load(Ordering::Relaxed) {
+                let dir = desk.root.join(format!("d{}", draw.below(4)));
+                if draw.once_in(2) {
+                    let _ = fs::remove_dir_all(&dir);
+                    let _ = fs::remove_file(&dir);
+                } else if draw.once_in(3) {
+                    let _ = fs::write(&dir, "a file");
+                } else {
+                    let _ = fs::create_dir_all(dir.join("sub/deep"));
+                    let _ = fs::write(dir.join("sub/deep/f"), draw.bytes(100));
+                }
+            }
+        });
+        for _ in 0..200 {
+            let snapshot = desk.warm();
+            desk.stored(snapshot.files);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let_times_settle();
+    desk.warm_is_cold("when it is quiet again");
+}
