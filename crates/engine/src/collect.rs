@@ -268,8 +268,8 @@ impl Engine<'_> {
         if let Some(dir) = self.store.local_dir() {
             for name in &alive.vaulted {
                 let path = dir.join(stepback_store::port::VAULT).join(OsStr::from_bytes(name));
-                if !path.exists() {
-                    health.problems.push(format!("{} is needed by a checkpoint and is gone", path.display()));
+                if let Err(problem) = stepback_store::verify_git_file(&path) {
+                    health.problems.push(format!("{} is needed by a checkpoint: {problem}", path.display()));
                 }
             }
         }

@@ -59,7 +59,12 @@ fn mark(operation: OpId) -> String {
 
 /// Where locks belong. Only in real directories: a link could lead out of the workspace.
 fn places<'p>(root: &'p Path, paths: &'p [String]) -> impl Iterator<Item = (&'p String, PathBuf)> {
-    let real = |path: &&String| fs::symlink_metadata(root.join(path)).is_ok_and(|metadata| metadata.is_dir());
+    let is_dir = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
+    let real = move |path: &&String| {
+        Path::new(path.as_str())
+            .ancestors()
+            .all(|part| part.as_os_str().is_empty() || is_dir(&root.join(part)))
+    };
     paths.iter().filter(real).flat_map(|path| LOCKS.map(|name| (path, root.join(path).join(name))))
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use stepback_model::ids::{OpId, StepId};
+use stepback_model::ids::StepId;
 use stepback_model::record::{Action, Operation, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
@@ -14,8 +14,11 @@ use stepback_store::port::{StoredCheckpoint, Swept};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
-/// Newest manual checkpoints that are kept for good; older ones follow the same rules as automatic ones.
+/// Newest manual checkpoints that are kept when no rule is given; older ones follow the same rules as automatic ones.
 pub const KEPT_MANUAL: usize = 50;
+
+/// Microseconds in an hour.
+const HOUR: i64 = 3_600_000_000;
 
 /// What to keep.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +52,8 @@ pub struct Pruned {
     pub operation: Option<Operation>,
     /// Checkpoints hidden.
     pub hidden: usize,
+    /// Checkpoints that are left.
+    pub kept: usize,
     /// What was freed.
     pub swept: Swept,
 }
@@ -57,23 +62,31 @@ impl Workspace<'_> {
     /// Plans a prune.
     pub fn plan_prune(&self, rules: Rules) -> Result<PrunePlan, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
-        let protected = self.protected(&all)?;
+        let protected = self.protected()?;
+        let manual = newest_manual(&all);
         let now = self.engine.env.now();
         let visible: Vec<&StoredCheckpoint> =
             all.iter().filter(|stored| stored.checkpoint.hidden_by.is_none()).collect();
-        let default = rules.keep_last.is_none() && rules.keep_days.is_none() && rules.max_size.is_none();
+        let only_size = rules.max_size.is_some() && rules.keep_last.is_none() && rules.keep_days.is_none();
         let mut hide = Vec::new();
-        let mut newest_in_hour: HashSet<i64> = HashSet::new();
+        let mut hours: HashSet<i64> = HashSet::new();
         for (index, stored) in visible.iter().enumerate() {
             let step = &stored.checkpoint.step;
-            let first_of_hour = newest_in_hour.insert(step.at.as_micros() / 3_600_000_000);
-            let kept = protected.contains(&step.id)
-                || rules.keep_last.is_some_and(|count| index < count)
-                || rules.keep_days.is_some_and(|days| age_in_days(step.at, now) < days)
-                // Without rules of one's own: everything of the last hour, then one per hour.
-                || (default && (first_of_hour || now.as_micros() - step.at.as_micros() < 3_600_000_000))
-                || (rules.max_size.is_some() && rules.keep_last.is_none() && rules.keep_days.is_none());
-            if !kept {
+            let first_of_hour = hours.insert(step.at.as_micros() / HOUR);
+            let kept = match (rules.keep_last, rules.keep_days) {
+                // Without rules of one's own: what a person made, everything of the last hour, then one per hour.
+                (None, None) => {
+                    only_size
+                        || manual.contains(&step.id)
+                        || first_of_hour
+                        || now.as_micros() - step.at.as_micros() < HOUR
+                }
+                (last, days) => {
+                    last.is_some_and(|count| index < count)
+                        || days.is_some_and(|days| age_in_days(step.at, now) < days)
+                }
+            };
+            if !kept && !protected.contains(&step.id) {
                 hide.push((*stored).clone());
             }
         }
@@ -81,33 +94,36 @@ impl Workspace<'_> {
             .iter()
             .filter(|stored| stored.checkpoint.hidden_by.is_some() && !stored.purged)
             .map(|stored| stored.checkpoint.step.id)
-            .filter(|id| !self.is_head(*id, &all) && !protected.contains(id))
+            .filter(|id| !protected.contains(id))
             .collect();
         Ok(PrunePlan { keep: visible.len() - hide.len(), hide, purge, rules })
     }
 
-    fn is_head(&self, id: StepId, _all: &[StoredCheckpoint]) -> bool {
-        self.head_id().ok().flatten() == Some(id)
-    }
-
-    /// Checkpoints no rule may hide: the head, what the next undo needs, and the newest manual ones.
-    fn protected(&self, all: &[StoredCheckpoint]) -> Result<HashSet<StepId>, EngineError> {
+    /// Checkpoints no rule may hide: the head, and what the next undo needs.
+    fn protected(&self) -> Result<HashSet<StepId>, EngineError> {
         let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
         let last_move = self.operations()?.into_iter().find_map(|operation| operation.action.moved());
         if let Some(moved) = last_move {
             protected.extend([moved.before, moved.after]);
         }
-        let manual = all.iter().filter(|stored| {
-            stored.checkpoint.trigger == Trigger::Manual && stored.checkpoint.hidden_by.is_none()
-        });
-        protected.extend(manual.take(KEPT_MANUAL).map(|stored| stored.checkpoint.step.id));
         Ok(protected)
     }
 
     /// Does what was planned.
     pub fn prune(&self, plan: PrunePlan) -> Result<Pruned, EngineError> {
+        // Others may have gone on since the plan was made: what they need now stays.
+        let lock = self.lock_exclusive()?;
+        let all = self.store().checkpoints(self.record.id)?;
+        let protected = self.protected()?;
+        let visible: HashSet<StepId> = all
+            .iter()
+            .filter(|stored| stored.checkpoint.hidden_by.is_none())
+            .map(|stored| stored.checkpoint.step.id)
+            .collect();
         let mut purge = plan.purge;
-        let steps: Vec<StepId> = plan.hide.iter().map(|stored| stored.checkpoint.step.id).collect();
+        purge.retain(|step| !protected.contains(step));
+        let mut steps: Vec<StepId> = plan.hide.iter().map(|stored| stored.checkpoint.step.id).collect();
+        steps.retain(|step| visible.contains(step) && !protected.contains(step));
         let mut operation = None;
         let mut mutations = Vec::new();
         if !steps.is_empty() {
@@ -125,6 +141,7 @@ impl Workspace<'_> {
         }
         mutations.push(Mutation::Purge { steps: purge });
         self.store().commit(None, &mutations)?;
+        drop(lock);
         let mut swept = self.engine.collect()?;
         let mut hidden = steps.len();
         if let Some(limit) = plan.rules.max_size {
@@ -133,52 +150,58 @@ impl Workspace<'_> {
             swept.objects += freed.objects;
             swept.bytes += freed.bytes;
         }
-        Ok(Pruned { operation, hidden, swept })
+        let kept = self.checkpoints()?.len();
+        Ok(Pruned { operation, hidden, kept, swept })
     }
 
-    /// Gives up the oldest unprotected checkpoints until the store fits, in growing steps.
+    /// Gives up checkpoints until the store fits: automatic ones before manual ones, the oldest first, a few at a time.
     fn shrink_to(&self, limit: u64) -> Result<(usize, Swept), EngineError> {
         let mut total = Swept::default();
         let mut hidden = 0;
-        loop {
-            if self.store().usage()?.total_bytes <= limit {
-                return Ok((hidden, total));
-            }
+        while self.store().usage()?.total_bytes > limit {
+            let lock = self.lock_exclusive()?;
             let all = self.store().checkpoints(self.record.id)?;
-            let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
-            let manual_too = all.iter().filter(|stored| !stored.purged).count() <= KEPT_MANUAL;
-            if !manual_too {
-                protected = self.protected(&all)?;
-            }
-            let candidates: Vec<StepId> = all
+            let protected = self.protected()?;
+            let candidates: Vec<&StoredCheckpoint> = all
                 .iter()
                 .rev()
-                .filter(|stored| !stored.purged)
-                .map(|stored| stored.checkpoint.step.id)
-                .filter(|id| !protected.contains(id))
+                .filter(|stored| !stored.purged && !protected.contains(&stored.checkpoint.step.id))
                 .collect();
-            if candidates.is_empty() {
-                return Ok((hidden, total));
+            let (automatic, manual): (Vec<_>, Vec<_>) =
+                candidates.into_iter().partition(|stored| stored.checkpoint.trigger != Trigger::Manual);
+            let group = if automatic.is_empty() { manual } else { automatic };
+            let share = group.len().div_ceil(8);
+            let steps: Vec<StepId> =
+                group.into_iter().take(share).map(|stored| stored.checkpoint.step.id).collect();
+            if steps.is_empty() {
+                break;
             }
-            let share = candidates.len().div_ceil(4);
-            let steps: Vec<StepId> = candidates.into_iter().take(share).collect();
             hidden += steps.len();
-            let record: Operation = self.operation(
+            let record = self.operation(
                 format!("prune {} checkpoints to fit {limit} bytes", steps.len()),
                 Action::Prune { steps: steps.clone() },
             );
-            let by: Option<OpId> = Some(record.id);
             let mutations = [
-                Mutation::SetHidden { steps: steps.clone(), by },
+                Mutation::SetHidden { steps: steps.clone(), by: Some(record.id) },
                 Mutation::Purge { steps },
                 Mutation::AppendOp(record),
             ];
             self.store().commit(None, &mutations)?;
+            drop(lock);
             let swept = self.engine.collect()?;
             total.objects += swept.objects;
             total.bytes += swept.bytes;
         }
+        Ok((hidden, total))
     }
+}
+
+/// The newest manual checkpoints, which stay when no rule is given.
+fn newest_manual(all: &[StoredCheckpoint]) -> HashSet<StepId> {
+    let manual = all.iter().filter(|stored| {
+        stored.checkpoint.trigger == Trigger::Manual && stored.checkpoint.hidden_by.is_none()
+    });
+    manual.take(KEPT_MANUAL).map(|stored| stored.checkpoint.step.id).collect()
 }
 
 fn age_in_days(at: Timestamp, now: Timestamp) -> u64 {

@@ -172,6 +172,10 @@ impl<'s> Resolver<'s> {
         if name == "main" {
             return self.head();
         }
+        // A plain number is a step: shells take an unquoted `#3` for a comment.
+        if let Ok(number) = name.parse::<u64>() {
+            return self.step(number);
+        }
         if is_time {
             return self.at(name);
         }

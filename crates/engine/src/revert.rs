@@ -107,9 +107,10 @@ impl<'a> Reverter<'a> {
                 (Some(Node::Dir { .. }), Some(Node::Dir { tree, .. })) => Tree::load(self.source, tree)?,
                 _ => continue,
             };
-            let mut empty = !self.planned.iter().any(|(path, (node, _))| {
-                node.is_some() && *path != dir && path.starts_with(&dir)
-            });
+            let mut empty = !self
+                .planned
+                .iter()
+                .any(|(path, (node, _))| node.is_some() && *path != dir && path.starts_with(&dir));
             for entry in listing.entries() {
                 empty = empty && self.now(&dir.join(&entry.name))?.is_none();
             }

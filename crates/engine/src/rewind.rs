@@ -281,7 +281,7 @@ impl Workspace<'_> {
     }
 
     /// Says where HEAD of a repository differs between the present and the target.
-    fn head_moves(&self, present: &State, wanted: &State) -> Result<Vec<String>, EngineError> {
+    pub fn head_moves(&self, present: &State, wanted: &State) -> Result<Vec<String>, EngineError> {
         if present.git == wanted.git {
             return Ok(Vec::new());
         }
@@ -351,8 +351,31 @@ fn direct(changes: Vec<Change>) -> Plan {
             }
         }
     }
+    // Inside a directory that is or was not covered, nothing is known of the other side.
+    let uncovered: std::collections::BTreeSet<RelPath> = (changes.iter())
+        .filter(|change| {
+            let skipped = |node: &Option<Node>| matches!(node, Some(Node::Skipped { .. }));
+            (skipped(&change.before) || skipped(&change.after))
+                && change.before.is_some()
+                && change.after.is_some()
+        })
+        .map(|change| change.path.clone())
+        .collect();
+    let is_inside_uncovered = |path: &RelPath| {
+        let mut above = path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = above {
+            if uncovered.contains(&dir) {
+                return true;
+            }
+            above = dir.split_last().map(|(parent, _)| parent);
+        }
+        false
+    };
     for change in changes {
         let Change { path, before: now, after: then, .. } = change;
+        if is_inside_uncovered(&path) {
+            continue;
+        }
         let leave = |reason: String| LeftAlone { path: path.clone(), reason };
         match (&now, &then) {
             // The marker of a git directory: the directory itself is a matter of its own.

@@ -1,7 +1,7 @@
 //! Undo and redo of whatever stepback did.
 
-use stepback_model::ids::OpId;
 use stepback_model::hash::Hash;
+use stepback_model::ids::OpId;
 use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
@@ -131,6 +131,9 @@ impl Workspace<'_> {
                 self.apply_as(*prepared, purpose, also).map(Some)
             }
             Reversal::Log { operation, summary } => {
+                // A prune at the same time must not free what is about to be shown again.
+                let _lock = self.lock_exclusive()?;
+                self.check_log_reversal(&operation, direction)?;
                 let id = operation.id;
                 let action = match direction {
                     Direction::Undo => Action::Undo { op: id, moved: None },
@@ -180,7 +183,8 @@ impl Workspace<'_> {
         let source = StoreSource(self.store());
         let mut effect = diff::trees(&source, wanted.files, left.files)?;
         // Whether a git directory is there is a matter of the git slot.
-        let marks_git = |node: &Option<Node>| matches!(node, Some(Node::Skipped { reason: SkipReason::GitDir }));
+        let marks_git =
+            |node: &Option<Node>| matches!(node, Some(Node::Skipped { reason: SkipReason::GitDir }));
         effect.retain(|change| !marks_git(&change.before) && !marks_git(&change.after));
         let present = self.present_for(&effect, &wanted, moved.git)?;
         let batch = self.store().begin()?;
@@ -244,7 +248,8 @@ impl Workspace<'_> {
         let back = diff::git(&source, left, wanted)?;
         let since = diff::git(&source, left, &present.state)?;
         let wanted_git = load(wanted.git)?;
-        let repositories = load(left.git)?.repositories.into_iter().chain(wanted_git.repositories.iter().cloned());
+        let repositories =
+            load(left.git)?.repositories.into_iter().chain(wanted_git.repositories.iter().cloned());
         let mut paths: Vec<Vec<u8>> = repositories.map(|repository| repository.path).collect();
         paths.sort();
         paths.dedup();
@@ -311,7 +316,8 @@ fn remove_repository(
         plan.left_alone.push(LeftAlone { path: root.clone(), reason });
         return Ok(());
     }
-    let removed = |path: RelPath, now: Node| PlannedChange { path, now: Some(now), then: None, how: How::Restored };
+    let removed =
+        |path: RelPath, now: Node| PlannedChange { path, now: Some(now), then: None, how: How::Restored };
     plan.changes.push(removed(root.clone(), Node::Dir { mode: 0o755, tree }));
     for change in inside {
         let mut path = root.clone();

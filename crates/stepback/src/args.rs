@@ -40,7 +40,7 @@ const POINTS: &str = "\
 A POINT names a moment:
   @            now (the newest checkpoint of the line you are on)
   @-3          three steps before
-  #42          step 42
+  '#42' or 42  step 42 (quoted: shells take # for a comment)
   4f2a91       a checkpoint by the beginning of its id
   before-refactoring, \"my label\"   a checkpoint by its label
   tag:release, tag:release:first   a checkpoint by its tag
@@ -81,15 +81,15 @@ pub enum Command {
     },
     /// Compare two points, or a point with the working directory
     #[command(
-        after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff #3 #7 --stat\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side"
+        after_help = "Examples:\n  stepback diff                      last checkpoint against now\n  stepback diff @-2                  two steps back against now\n  stepback diff '#3' '#7' --stat\n  stepback diff @ -- src/main.rs     only one path\n  stepback diff --side-by-side"
     )]
     Diff(Diff),
     /// Go back to a point, or take back single changes
-    #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind #3 --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too"))]
+    #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too"))]
     Rewind(Rewind),
     /// Show the state at a moment
     #[command(
-        after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at #3 --json      with every file"
+        after_help = "Examples:\n  stepback at \"2 hours ago\"\n  stepback at '#3' --json      with every file"
     )]
     At {
         /// The point
@@ -107,7 +107,7 @@ pub enum Command {
     },
     /// Write a past state into another directory
     #[command(
-        after_help = "Examples:\n  stepback restore @-1 --into /tmp/before\n  stepback restore #3 --into ../old --git"
+        after_help = "Examples:\n  stepback restore @-1 --into /tmp/before\n  stepback restore '#3' --into ../old --git"
     )]
     Restore {
         /// The point
@@ -140,7 +140,7 @@ pub enum Command {
     Op(Op),
     /// Hide old checkpoints and free what nothing needs any more
     #[command(
-        after_help = "Without rules: keeps the last hour, then one checkpoint per hour. Always kept: the newest 50 manual checkpoints, the present one, and what the next undo needs. Pruned checkpoints can be brought back with \"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
+        after_help = "Without rules: keeps the newest 50 manual checkpoints, everything of the last hour, then one per hour. With rules: keeps what they say. Always kept: the present one, and what the next undo needs. Pruned checkpoints can be brought back with \"stepback undo\" until the next prune frees their bytes; --now and --max-size free them at once.\n\nExamples:\n  stepback prune --dry-run\n  stepback prune --keep-last 20\n  stepback prune --keep-days 14 --now\n  stepback prune --max-size 2GB"
     )]
     Prune(Prune),
     /// Verify every byte of the store
@@ -210,14 +210,14 @@ pub enum Checkpoint {
         all: bool,
     },
     /// Show one checkpoint
-    #[command(after_help = concat!("Examples:\n  stepback checkpoint show @\n  stepback checkpoint show #3 --json"))]
+    #[command(after_help = concat!("Examples:\n  stepback checkpoint show @\n  stepback checkpoint show '#3' --json"))]
     Show {
         /// The point
         point: String,
     },
     /// Replace a checkpoint's note
     #[command(
-        after_help = "Examples:\n  stepback checkpoint annotate #3 \"this one works\"\n  stepback checkpoint annotate #3 \"works\" --label good --tag release"
+        after_help = "Examples:\n  stepback checkpoint annotate '#3' \"this one works\"\n  stepback checkpoint annotate '#3' \"works\" --label good --tag release"
     )]
     Annotate {
         /// The point
@@ -232,7 +232,7 @@ pub enum Checkpoint {
         tags: Vec<String>,
     },
     /// Hide a checkpoint ("stepback undo" brings it back)
-    #[command(after_help = "Examples:\n  stepback checkpoint delete #3")]
+    #[command(after_help = "Examples:\n  stepback checkpoint delete '#3'")]
     Delete {
         /// The point
         point: String,

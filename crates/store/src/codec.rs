@@ -28,7 +28,9 @@ pub enum Codec {
 impl Codec {
     /// Reads the stored discriminant.
     pub fn from_u8(value: u8) -> Option<Self> {
-        [Self::Raw, Self::Zstd, Self::ZstdOnBase, Self::Borrowed].into_iter().find(|codec| *codec as u8 == value)
+        [Self::Raw, Self::Zstd, Self::ZstdOnBase, Self::Borrowed]
+            .into_iter()
+            .find(|codec| *codec as u8 == value)
     }
 }
 

@@ -49,6 +49,32 @@ pub fn pack_id(name: &[u8]) -> Option<Oid> {
     Some(id)
 }
 
+/// Checks an immutable git file by the hash it carries or is named by.
+pub fn verify_file(path: &Path) -> Result<(), String> {
+    let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    if let Some(hex) = name.strip_prefix(b"object-") {
+        let mut object = Vec::new();
+        ZlibDecoder::new(bytes.as_slice()).read_to_end(&mut object).map_err(|error| error.to_string())?;
+        let found: String = Sha1::digest(&object).iter().map(|byte| format!("{byte:02x}")).collect();
+        // Repositories with longer ids use another hash, which is git's to check.
+        return if hex.len() != 40 || found.as_bytes() == hex {
+            Ok(())
+        } else {
+            Err("its content has another hash".into())
+        };
+    }
+    let is_sha1_pack = name.starts_with(b"pack-") && name.iter().position(|byte| *byte == b'.') == Some(45);
+    if is_sha1_pack && (name.ends_with(b".pack") || name.ends_with(b".idx")) {
+        let Some(body) = bytes.len().checked_sub(20) else { return Err("it is cut short".into()) };
+        let trailer = bytes.split_off(body);
+        if Sha1::digest(&bytes).as_slice() != trailer.as_slice() {
+            return Err("its content does not have the hash it ends with".into());
+        }
+    }
+    Ok(())
+}
+
 /// An open git pack with its index.
 pub struct Lender {
     /// Which pack.
@@ -67,7 +93,8 @@ impl Lender {
         let (pack_name, idx_name) = file_names(&id);
         let open = |name: &str| File::open(dir.join(name)).map_err(|error| format!("{name}: {error}"));
         let (idx, pack) = (open(&idx_name)?, open(&pack_name)?);
-        let length = |file: &File| file.metadata().map(|metadata| metadata.len()).map_err(|error| error.to_string());
+        let length =
+            |file: &File| file.metadata().map(|metadata| metadata.len()).map_err(|error| error.to_string());
         let mut head = [0; FANOUT_END as usize];
         idx.read_exact_at(&mut head, 0).map_err(|error| format!("{idx_name}: {error}"))?;
         if head[..8] != IDX_MAGIC {
@@ -174,7 +201,8 @@ impl Lender {
         let mut shift = 4;
         while current & 0x80 != 0 {
             current = byte()?;
-            size |= u64::from(current & 0x7f).checked_shl(shift).ok_or("an entry of the git pack is damaged")?;
+            size |=
+                u64::from(current & 0x7f).checked_shl(shift).ok_or("an entry of the git pack is damaged")?;
             shift += 7;
         }
         let base = match kind {
@@ -184,8 +212,9 @@ impl Lender {
                 let mut distance = u64::from(current & 0x7f);
                 while current & 0x80 != 0 {
                     current = byte()?;
-                    distance = (distance + 1).checked_mul(128).ok_or("an entry of the git pack is damaged")?
-                        | u64::from(current & 0x7f);
+                    distance =
+                        (distance + 1).checked_mul(128).ok_or("an entry of the git pack is damaged")?
+                            | u64::from(current & 0x7f);
                 }
                 Some(offset.checked_sub(distance).ok_or("a delta points before the git pack")?)
             }
@@ -297,7 +326,14 @@ mod tests {
     fn hostile_deltas_are_refused() {
         let base = b"0123456789";
         assert_eq!(apply_delta(base, &[10, 3, 0x91, 2, 3]).as_deref(), Some(&b"234"[..]));
-        for bad in [&[][..], &[9, 3, 0x91, 2, 3], &[10, 3, 0x91, 9, 3], &[10, 3, 0x91], &[10, 3, 5, b'x'], &[10, 3, 0]] {
+        for bad in [
+            &[][..],
+            &[9, 3, 0x91, 2, 3],
+            &[10, 3, 0x91, 9, 3],
+            &[10, 3, 0x91],
+            &[10, 3, 5, b'x'],
+            &[10, 3, 0],
+        ] {
             assert_eq!(apply_delta(base, bad), None, "{bad:?}");
         }
     }
@@ -316,8 +352,9 @@ mod tests {
         let mut contents = Vec::new();
         for version in 0..20 {
             // Versions of one file become deltas of each other.
-            let text: String =
-                (0..400).map(|line| format!("line {line} {}\n", if line == version * 7 { version } else { 0 })).collect();
+            let text: String = (0..400)
+                .map(|line| format!("line {line} {}\n", if line == version * 7 { version } else { 0 }))
+                .collect();
             std::fs::write(dir.path().join("file"), &text).unwrap();
             std::fs::write(dir.path().join(format!("other{version}")), [version as u8; 3000]).unwrap();
             contents.extend([text.into_bytes(), vec![version as u8; 3000]]);

@@ -12,4 +12,5 @@ mod pack;
 pub mod port;
 
 pub use error::StoreError;
+pub use lender::{blob_oid as git_blob_id, verify_file as verify_git_file};
 pub use port::{FinishedBatch, Mutation, ObjectBatch, Receipt, Store};

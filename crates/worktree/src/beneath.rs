@@ -52,7 +52,8 @@ impl Beneath {
 
     /// Opens the directory at `path`.
     pub fn dir(&mut self, path: &RelPath) -> io::Result<Arc<OwnedFd>> {
-        let same = self.way.iter().zip(path.components()).take_while(|((known, _), name)| known == name).count();
+        let same =
+            self.way.iter().zip(path.components()).take_while(|((known, _), name)| known == name).count();
         self.way.truncate(same);
         for name in path.components().skip(same) {
             let above = self.way.last().map_or(&self.root, |(_, fd)| fd);

@@ -58,7 +58,8 @@ pub fn store_chunked(
     threads: usize,
 ) -> Result<Hash, ChunkError> {
     // Only a shortcut: a list that was collected, or cannot be read, is not needed.
-    let known = old.and_then(|root| list::iter(source, root).collect::<Result<Vec<Item>, ObjectError>>().ok());
+    let known =
+        old.and_then(|root| list::iter(source, root).collect::<Result<Vec<Item>, ObjectError>>().ok());
     let known = known.unwrap_or_default();
     let kept = find_kept(file, size, &known, threads)?;
     let items = cut_between(file, size, kept, batch, threads)?;

@@ -8,6 +8,7 @@ pub mod beneath;
 pub mod content;
 pub mod error;
 mod git;
+pub mod git_index;
 pub mod restore;
 pub mod rules;
 pub mod scan;

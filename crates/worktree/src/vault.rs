@@ -109,6 +109,7 @@ impl Vault {
     /// Brings `key` back as `name` in `dir`: by link where possible, else by copy.
     pub fn bring_back(&self, key: &[u8], dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
         let key = OsStr::from_bytes(key);
+        stepback_store::verify_git_file(&self.path.join(key)).map_err(io::Error::other)?;
         faults::point()?;
         match rustix::fs::linkat(&self.dir, key, dir, name, AtFlags::empty()) {
             Ok(()) => Ok(()),

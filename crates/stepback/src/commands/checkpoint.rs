@@ -44,7 +44,7 @@ pub fn create(context: &Context, label: Option<String>, note: Option<String>, ta
         ));
     }
     output::say(paint.dim(format!(
-        "Go back to it with \"stepback rewind #{}\"; \"stepback undo\" removes it again.",
+        "Go back to it with \"stepback rewind '#{}'\"; \"stepback undo\" removes it again.",
         step.number
     )));
     DONE

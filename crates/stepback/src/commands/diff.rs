@@ -23,6 +23,8 @@ const MAX_COMPARED: u64 = 20 << 20;
 pub fn diff(context: &Context, arguments: &Diff) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let lock = workspace.lock_shared()?;
     let (points, paths) = sides(context, &workspace, arguments)?;
     let now = || -> Result<(State, serde_json::Value), Failure> {
         Ok((workspace.look()?.state, json!({ "id": "now", "label": "working directory" })))
@@ -58,11 +60,13 @@ pub fn diff(context: &Context, arguments: &Diff) -> Answer {
             }
             items.push(value);
         }
+        drop(lock);
         let totals = json!({ "files": items.len(), "added": added, "removed": removed });
         output::document(&json!({ "from": from_name, "to": to_name, "items": items, "totals": totals }));
         return DONE;
     }
     let files = changes.iter().map(|change| load(&workspace, change)).collect::<Result<Vec<_>, Failure>>()?;
+    drop(lock);
     let terminal = std::io::stdout().is_terminal();
     let color = Paint::stdout().is_on();
     let style =

@@ -18,6 +18,8 @@ use crate::output::{self, Paint};
 pub fn at(context: &Context, point: &str) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
     let entries = diff::trees(workspace.store(), None, state.files).map_err(EngineError::from)?;
@@ -25,6 +27,7 @@ pub fn at(context: &Context, point: &str) -> Answer {
         Some(hash) => GitState::load(workspace.store(), hash).map_err(EngineError::from)?,
         None => GitState::default(),
     };
+    drop(lock);
     if context.json {
         let files: Vec<_> = entries
             .iter()
@@ -89,7 +92,7 @@ pub fn at(context: &Context, point: &str) -> Answer {
         ));
     }
     output::say(paint.dim(format!(
-        "\"stepback diff #{0}\" compares it with now, \"stepback rewind #{0}\" goes back to it.",
+        "\"stepback diff '#{0}'\" compares it with now, \"stepback rewind '#{0}'\" goes back to it.",
         step.number
     )));
     DONE
@@ -99,13 +102,16 @@ pub fn at(context: &Context, point: &str) -> Answer {
 pub fn cat(context: &Context, point: &str, path: &str) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
     let relative = view::parse_path(&context.relative(&workspace, path))?;
     let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
         Failure::new(Kind::Point, format!("{relative} did not exist at {}", describe(&stored)))
-            .hint(format!("\"stepback at #{} --json\" lists what did", stored.checkpoint.step.number))
+            .hint(format!("\"stepback at '#{}' --json\" lists what did", stored.checkpoint.step.number))
     })?;
+    drop(lock);
     match &node {
         Node::Dir { .. } => return Err(Failure::new(Kind::Usage, format!("{relative} was a directory"))),
         Node::Skipped { reason } => {
@@ -130,6 +136,8 @@ pub fn cat(context: &Context, point: &str, path: &str) -> Answer {
 pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let _lock = workspace.lock_shared()?;
     let stored = context.resolve(&workspace, point)?;
     let state = workspace.state_of(&stored)?;
     let into = context.directory.join(into);

@@ -3,12 +3,15 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use stepback_engine::Workspace;
 use stepback_engine::rewind::{Prepared, Report, Request};
 use stepback_engine::undo::{Direction, Reversal};
-use stepback_engine::Workspace;
 use stepback_model::ids::OpId;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
+use stepback_model::record::Action;
+use stepback_model::tree::{Content, Node};
 use stepback_worktree::apply::Outcome;
+use stepback_worktree::git_index;
 
 use super::{Answer, DONE, view};
 use crate::args::{Agree, Rewind};
@@ -51,29 +54,29 @@ fn nothing_to_do(context: &Context, prepared: &Prepared) -> Answer {
         return DONE;
     }
     show(prepared);
-    output::line("Nothing to change: the files are as they were.");
-    DONE
+    output::line("Nothing to change.");
+    match has_conflict(&prepared.plan.left_alone) {
+        true => Ok(ExitCode::from(Kind::Partial as u8)),
+        false => DONE,
+    }
 }
 
 /// Says how many of the files that will change have changes git does not have. They are saved first, but worth knowing about.
 fn uncommitted(workspace: &Workspace<'_>, plan: &Plan) -> Option<String> {
-    if !workspace.root.join(".git").exists() {
-        return None;
-    }
-    let status = std::process::Command::new("git")
-        .arg("-C")
-        .arg(&workspace.root)
-        .args(["status", "--porcelain", "-z", "--untracked-files=no", "--no-renames"])
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .stderr(std::process::Stdio::null())
-        .output()
-        .ok()?;
-    let dirty: std::collections::HashSet<&[u8]> =
-        status.stdout.split(|byte| *byte == 0).filter_map(|line| line.get(3..)).collect();
-    let count = plan.changes.iter().filter(|change| dirty.contains(change.path.as_bytes())).count();
+    /// Beyond this many files nobody needs an exact number.
+    const LOOKED_AT: usize = 500;
+    let tracked = git_index::tracked(&workspace.root)?;
+    let differs = |change: &&PlannedChange| {
+        let known = tracked.get(change.path.as_bytes());
+        let now =
+            change.now.as_ref().filter(|node| matches!(node, Node::File { content: Content::Whole(_), .. }));
+        let (Some(known), Some(now)) = (known, now) else { return false };
+        workspace.read_node(now).is_ok_and(|bytes| stepback_store::git_blob_id(&bytes) != *known)
+    };
+    let count = plan.changes.iter().take(LOOKED_AT).filter(differs).count() as u64;
     (count > 0).then(|| {
-        let files = output::count(count as u64, "file");
-        format!("{files} of these have changes that are not committed in git; they are saved before anything is written")
+        let have = if count == 1 { "has" } else { "have" };
+        format!("{count} of these files {have} changes that git does not have; they are saved before anything is written")
     })
 }
 
@@ -131,6 +134,7 @@ fn reverse(
         }
         Reversal::Log { operation, summary } => {
             let id = operation.id;
+            let created = matches!(operation.action, Action::CheckpointCreate { .. });
             if !arguments.dry_run {
                 workspace.reverse_now(Reversal::Log { operation, summary: summary.clone() }, direction)?;
             }
@@ -142,6 +146,11 @@ fn reverse(
                 let done = if arguments.dry_run { "Would " } else { "Did " };
                 output::line(format!("{done}{summary} (no file was touched)"));
                 output::say(Paint::stderr().dim(format!("\"stepback {other}\" reverses that.")));
+                if created && direction == Direction::Undo {
+                    output::say(
+                        "To take back changes of the files instead: \"stepback redo\", then \"stepback rewind @\".",
+                    );
+                }
             }
             DONE
         }
@@ -319,9 +328,13 @@ fn finish(context: &Context, workspace: &Workspace<'_>, report: Report, other: &
 
 /// Leaving alone what is not covered was announced and is no failure; leaving alone what somebody else changed is worth a code.
 fn partial(conflicts: &[LeftAlone], report: &Report) -> ExitCode {
-    let merged_conflict = report.left_alone.iter().any(|item| !item.reason.contains("covered"));
-    if conflicts.is_empty() && !merged_conflict {
+    if conflicts.is_empty() && !has_conflict(&report.left_alone) {
         return ExitCode::SUCCESS;
     }
     ExitCode::from(Kind::Partial as u8)
+}
+
+/// Whether something was left alone because of later changes, and not because it is not covered.
+fn has_conflict(items: &[LeftAlone]) -> bool {
+    items.iter().any(|item| !item.reason.contains("covered"))
 }

@@ -16,6 +16,8 @@ use crate::output::{self, Paint};
 pub fn status(context: &Context, show_excluded: bool) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let lock = workspace.lock_shared()?;
     let head = workspace.head()?;
     let present = workspace.look()?;
     let last = workspace.state_of(&head)?;
@@ -34,6 +36,8 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
         Some(hash) => GitState::load(workspace.store(), hash).map_err(stepback_engine::EngineError::from)?,
         None => GitState::default(),
     };
+    drop(lock);
+    let moves = workspace.head_moves(&present.state, &last)?;
     if context.json {
         let excluded: Vec<_> = skipped
             .iter()
@@ -54,6 +58,7 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
             "items": changes.iter().map(view::change).collect::<Vec<_>>(),
             "not_covered": present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
             "git": repositories,
+            "warnings": moves,
         });
         if show_excluded {
             value["excluded"] = json!(excluded);
@@ -89,6 +94,9 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
         }
         output::say(paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" takes it all back."));
     }
+    for warning in &moves {
+        output::say(format!("{} {warning}.", paint.note("Warning:")));
+    }
     for trouble in &present.troubles {
         output::say(format!(
             "{} {} is not covered: {}.",
@@ -110,9 +118,11 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
 pub fn changes(context: &Context, point: Option<&str>) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    let lock = workspace.lock_shared()?;
     let since = point.map(|point| context.resolve(&workspace, point)).transpose()?;
     let listed = workspace.numbered_changes(since.as_ref())?;
     let totals = |kind: ChangeKind| listed.iter().filter(|numbered| numbered.change.kind() == kind).count();
+    drop(lock);
     if context.json {
         let items: Vec<_> = listed
             .iter()

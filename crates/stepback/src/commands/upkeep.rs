@@ -25,6 +25,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
     let plan = workspace.plan_prune(rules)?;
     let items: Vec<_> = plan.hide.iter().map(view::checkpoint).collect();
     let (keep, purge) = (plan.keep, plan.purge.len());
+    let by_size = arguments.max_size.map(output::bytes);
     let paint = Paint::stdout();
     if arguments.dry_run {
         if context.json {
@@ -42,6 +43,11 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
             output::grouped(keep as u64),
             output::count(purge as u64, "checkpoint"),
         ));
+        if let Some(size) = by_size {
+            output::line(format!(
+                "Then the oldest would go, automatic ones first, until the store fits into {size}."
+            ));
+        }
         return DONE;
     }
     let pruned = workspace.prune(plan)?;
@@ -50,7 +56,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
             "id": pruned.operation.as_ref().map(|operation| operation.id),
             "applied": true,
             "items": items,
-            "kept": keep,
+            "kept": pruned.kept,
             "hidden": pruned.hidden,
             "freed_objects": pruned.swept.objects,
             "freed_bytes": pruned.swept.bytes,
@@ -60,7 +66,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
     output::line(format!(
         "Pruned {}, kept {}; freed {} in {}",
         output::count(pruned.hidden as u64, "checkpoint"),
-        output::grouped(keep as u64),
+        output::grouped(pruned.kept as u64),
         output::bytes(pruned.swept.bytes),
         output::count(pruned.swept.objects, "object"),
     ));

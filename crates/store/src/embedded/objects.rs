@@ -112,7 +112,8 @@ impl EmbeddedStore {
                 codec::decompress(&payload, header.raw_len as usize, Some(&base)).map_err(corrupt)?
             }
             (Codec::Borrowed, _) => {
-                let (oid, lender) = borrowed(&payload).ok_or_else(|| corrupt("it names no git object".into()))?;
+                let (oid, lender) =
+                    borrowed(&payload).ok_or_else(|| corrupt("it names no git object".into()))?;
                 let lender = self.lender(lender).map_err(corrupt)?;
                 lender.read(&oid, header.raw_len as usize).map_err(corrupt)?
             }
@@ -431,7 +432,9 @@ pub(super) fn insert(transaction: &Connection, written: &Written) -> Result<(), 
         {
             let pack = pack.as_slice();
             transaction.execute("INSERT OR IGNORE INTO lenders (pack) VALUES (?1)", [pack])?;
-            slot.insert(transaction.query_row("SELECT id FROM lenders WHERE pack = ?1", [pack], |row| row.get(0))?);
+            slot.insert(
+                transaction.query_row("SELECT id FROM lenders WHERE pack = ?1", [pack], |row| row.get(0))?,
+            );
         }
     }
     for (hash, location) in &written.objects {

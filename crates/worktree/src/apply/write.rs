@@ -156,7 +156,7 @@ impl Applier<'_> {
                 let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
                 Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), dir, temporary)?)
             }
-            Node::File { content: Content::Vaulted, .. } => {
+            Node::File { content: Content::Vaulted, size, .. } => {
                 let parent = path.split_last().map(|(parent, _)| parent).unwrap_or_default();
                 let parent_name = parent.components().next_back().unwrap_or_default();
                 let key = git::vault_name(parent_name, name.as_bytes());
@@ -164,7 +164,16 @@ impl Applier<'_> {
                     return Err(io::Error::new(io::ErrorKind::NotFound, "its content is not in the vault"));
                 };
                 let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
-                vault.bring_back(&key, dir.as_fd(), temporary)
+                vault.bring_back(&key, dir.as_fd(), temporary)?;
+                // Before it takes its place: taking a damaged file away again would look like taking somebody's edit.
+                let found = rustix::fs::statat(dir, temporary, AtFlags::SYMLINK_NOFOLLOW)?.st_size;
+                if found as u64 != *size {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "its copy in the store is damaged",
+                    ));
+                }
+                Ok(())
             }
             Node::File { mode, content, .. } => {
                 let flags =

@@ -108,6 +108,9 @@ impl Assembly<'_> {
                 self.built[id as usize] = Some(built);
                 continue;
             }
+            if id as usize >= self.dirs.len() {
+                continue;
+            }
             stack.push((id, true, path.clone(), in_git));
             for (name, child) in self.children(id) {
                 let child_path = path.join(&name);
@@ -121,6 +124,15 @@ impl Assembly<'_> {
         Ok(self.built[0].unwrap_or(Built::Gone))
     }
 
+    /// The walked directory that the cache knows by number `old`. A damaged cache may name one that is not there.
+    fn walked(&self, old: u32) -> u32 {
+        self.by_old.get(old as usize).copied().unwrap_or(NONE)
+    }
+
+    fn built_at(&self, id: u32) -> Option<Built> {
+        self.built.get(id as usize).copied().flatten()
+    }
+
     fn children(&self, id: u32) -> Vec<(Vec<u8>, u32)> {
         let dir = &self.dirs[id as usize];
         match &dir.listing {
@@ -132,7 +144,7 @@ impl Assembly<'_> {
                 let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return Vec::new() };
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let dirs = entries.filter(|entry| entry.kind == Kind::Dir);
-                dirs.map(|entry| (entry.name.to_vec(), self.by_old[entry.aux as usize])).collect()
+                dirs.map(|entry| (entry.name.to_vec(), self.walked(entry.aux))).collect()
             }
             Listing::Gone | Listing::Skipped(_) => Vec::new(),
         }
@@ -147,15 +159,14 @@ impl Assembly<'_> {
             Listing::Same => {
                 let Some(cached) = cached else { return Ok(Built::Gone) };
                 let children_same = (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
-                    entry.kind != Kind::Dir || self.child_unchanged(self.by_old[entry.aux as usize], &entry)
+                    entry.kind != Kind::Dir || self.child_unchanged(self.walked(entry.aux), &entry)
                 });
                 if children_same && !self.rewrite_all {
                     return Ok(Built::Tree(cached.tree));
                 }
                 let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
                 let entries = entries.filter_map(|entry| {
-                    let child =
-                        if entry.kind == Kind::Dir { self.by_old[entry.aux as usize] } else { entry.aux };
+                    let child = if entry.kind == Kind::Dir { self.walked(entry.aux) } else { entry.aux };
                     self.tree_entry(
                         entry.name,
                         entry.kind,
@@ -187,7 +198,7 @@ impl Assembly<'_> {
         let (Some(dir), Some(old)) = (self.dirs.get(child as usize), self.old) else { return false };
         let mode_same = dir.stat.mode == entry.stat.mode;
         let cached = old.dir(entry.aux).map(|cached| cached.tree);
-        match self.built[child as usize] {
+        match self.built_at(child) {
             Some(Built::Tree(tree)) => mode_same && Some(tree) == cached,
             _ => false,
         }
@@ -212,11 +223,11 @@ impl Assembly<'_> {
             Kind::Vaulted => file(Content::Vaulted),
             Kind::Symlink => Node::Symlink { target: target.to_vec() },
             Kind::Skipped => Node::Skipped { reason: reason_from(aux)? },
-            Kind::Dir if !in_git && name == b".git" => match self.built[aux as usize]? {
+            Kind::Dir if !in_git && name == b".git" => match self.built_at(aux)? {
                 Built::Gone => return None,
                 _ => Node::Skipped { reason: SkipReason::GitDir },
             },
-            Kind::Dir => match self.built[aux as usize]? {
+            Kind::Dir => match self.built_at(aux)? {
                 Built::Tree(tree) => Node::Dir { mode: self.dirs[aux as usize].stat.mode & MODE_MASK, tree },
                 Built::Skipped(reason) => Node::Skipped { reason },
                 Built::Gone => return None,
@@ -228,7 +239,7 @@ impl Assembly<'_> {
     fn git_state(&mut self, old: Option<&StatCache>) -> Result<Option<Hash>, WorktreeError> {
         self.repositories.sort_by(|a, b| a.1.cmp(&b.1));
         let found: Vec<(RelPath, u32, Hash)> = (self.repositories.iter())
-            .filter_map(|(id, path)| match self.built[*id as usize]? {
+            .filter_map(|(id, path)| match self.built_at(*id)? {
                 Built::Tree(tree) => Some((path.clone(), *id, tree)),
                 _ => None,
             })
@@ -271,12 +282,13 @@ impl Assembly<'_> {
             let cached = self.old.and_then(|old| old.dir(dir.old));
             match (&dir.listing, cached) {
                 (Listing::Same, Some(cached)) if self.children_as_cached(&cached) => {
-                    builder.copy_entries(&cached, |old| number[self.by_old[old as usize] as usize]);
+                    builder.copy_entries(&cached, |old| {
+                        number.get(self.walked(old) as usize).copied().unwrap_or(NONE)
+                    });
                 }
                 (Listing::Same, Some(cached)) => {
                     for entry in (0..cached.len()).filter_map(|at| cached.entry(at)) {
-                        let child =
-                            if entry.kind == Kind::Dir { self.by_old[entry.aux as usize] } else { entry.aux };
+                        let child = if entry.kind == Kind::Dir { self.walked(entry.aux) } else { entry.aux };
                         self.cache_entry(&mut builder, &entry, child, &number);
                     }
                 }
@@ -311,10 +323,10 @@ impl Assembly<'_> {
     fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
         (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
             entry.kind != Kind::Dir || {
-                let child = self.by_old[entry.aux as usize];
+                let child = self.walked(entry.aux);
                 let walked = self.dirs.get(child as usize);
                 walked.is_some_and(|dir| dir.stat == entry.stat)
-                    && matches!(self.built[child as usize], Some(Built::Tree(_)))
+                    && matches!(self.built_at(child), Some(Built::Tree(_)))
             }
         })
     }
@@ -324,8 +336,8 @@ impl Assembly<'_> {
             builder.entry(entry);
             return;
         }
-        let dir = &self.dirs[child as usize];
-        match self.built[child as usize] {
+        let Some(dir) = self.dirs.get(child as usize) else { return };
+        match self.built_at(child) {
             Some(Built::Tree(_)) => builder.entry(&Entry {
                 aux: number[child as usize],
                 stat: dir.stat,

@@ -109,6 +109,11 @@ pub(super) fn is_racy(stat: &Stat, started: i64) -> bool {
     stat.ctime.saturating_add(if coarse { COARSE_MARGIN } else { RACY_MARGIN }) >= started
 }
 
+/// Whether a file changed so shortly ago that the write may still be going on.
+fn is_fresh(stat: &Stat) -> bool {
+    (0..RACY_MARGIN).contains(&super::walk::realtime().saturating_sub(stat.ctime))
+}
+
 /// Looks at entries, with buffers that are used again and again.
 pub(super) struct Examiner<'a> {
     shared: &'a Shared<'a>,
@@ -175,7 +180,12 @@ impl<'a> Examiner<'a> {
     /// Whether a cached entry whose `stat` is unchanged may be taken over as it is.
     fn still_believed(&self, dir: &Arc<DirNode>, known: &Entry<'_>) -> Result<bool, WorktreeError> {
         if self.shared.trust == Trust::HashesOnly && dir.area == Area::Work {
-            let out = dir.own_verdict(known.name, false) == Verdict::Out;
+            let verdict = dir.own_verdict(known.name, false);
+            let over_budget = known.kind == Kind::Skipped && known.aux == reason_number(SkipReason::Budget);
+            if verdict == Verdict::In && over_budget {
+                return Ok(false);
+            }
+            let out = verdict == Verdict::Out;
             let is_out = known.kind == Kind::Skipped && known.aux == reason_number(SkipReason::Rule);
             let ignored = dir.is_ignored(known.name, false);
             if out != is_out || ignored != (known.flags & IGNORED != 0) {
@@ -301,13 +311,16 @@ impl<'a> Examiner<'a> {
                 Opened::Failed(error) => return Err(fail(error)),
             };
             self.shared.hashed.fetch_add(1, Ordering::Relaxed);
-            let stored = if before.size > WHOLE_LIMIT {
-                let old = previous.filter(|known| known.kind == Kind::Chunked).map(|known| known.hash);
-                content::store_chunked(&file, before.size, old, self.shared.source, self.shared.batch, 1)
-                    .map(|hash| (Kind::Chunked, hash))
-            } else {
-                self.store_whole(&file, before.size, previous).map(|hash| (Kind::Whole, hash))
-            };
+            let mut stored = self.store_content(&file, before.size, previous);
+            // A write that began before the first look and still goes on changes no time: only a second reading tells.
+            if let Ok(first) = stored
+                && is_fresh(&before)
+            {
+                stored = match self.store_content(&file, before.size, previous) {
+                    Ok(second) if second != first => continue,
+                    other => other,
+                };
+            }
             match stored {
                 Ok((kind, hash)) if unchanged(&file, &before) => {
                     return Ok(Examined::New(self.entry(name, kind, before, hash, flags)));
@@ -319,6 +332,20 @@ impl<'a> Examiner<'a> {
             }
         }
         Ok(Examined::New(skipped(name, Stat::default(), SkipReason::Unstable)))
+    }
+
+    fn store_content(
+        &mut self,
+        file: &File,
+        size: u64,
+        previous: Option<&Entry<'_>>,
+    ) -> Result<(Kind, Hash), ChunkError> {
+        if size <= WHOLE_LIMIT {
+            return self.store_whole(file, size, previous).map(|hash| (Kind::Whole, hash));
+        }
+        let old = previous.filter(|known| known.kind == Kind::Chunked).map(|known| known.hash);
+        content::store_chunked(file, size, old, self.shared.source, self.shared.batch, 1)
+            .map(|hash| (Kind::Chunked, hash))
     }
 
     fn store_whole(
@@ -451,6 +478,11 @@ pub(super) fn store_large(shared: &Shared<'_>, large: &Large) -> Result<Option<O
             Opened::Changed => continue,
             Opened::Failed(error) => return Err(fail(error)),
         };
+        if is_fresh(&before) {
+            // Somebody may be writing it right now. Waiting a moment costs less than reading it twice.
+            std::thread::sleep(std::time::Duration::from_nanos(RACY_MARGIN as u64));
+            continue;
+        }
         shared.hashed.fetch_add(1, Ordering::Relaxed);
         let threads = shared.scan.threads.max(1);
         match content::store_chunked(&file, before.size, large.old, shared.source, shared.batch, threads) {

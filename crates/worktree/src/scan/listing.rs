@@ -53,6 +53,12 @@ impl Collected {
                 self.subdirs.push(known.name.to_vec());
                 continue;
             }
+            if node.area == Area::Work
+                && node.parent.is_some()
+                && rules::marks_cache(node.fd.as_fd(), known.name)
+            {
+                self.is_cache = node.own_verdict_of_self() != Verdict::In;
+            }
             // What was skipped without a look at its type gets one.
             let kind = super::entry::special_type(&known).unwrap_or(FileType::Unknown);
             let examined = examiner.examine_known(node, known.name, kind, Some((at, known)))?;

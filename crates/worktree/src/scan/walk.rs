@@ -289,7 +289,7 @@ pub(super) fn walk(
 
 /// Now, on the clock that file systems stamp files with. This is not a recorded fact but one side of a comparison with
 /// timestamps the kernel made, so it is read here and not passed in.
-fn realtime() -> i64 {
+pub(super) fn realtime() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
@@ -469,7 +469,11 @@ fn child_area(parent: &DirNode, name: &[u8], parent_has_head: bool) -> Area {
     match parent.area {
         Area::Work if name == b".git" => Area::Git,
         Area::Work => Area::Work,
-        Area::Git if name == b"objects" && (parent_has_head || parent.name == b"lfs") => Area::Objects,
+        Area::Git
+            if name == b"objects" && (parent_has_head || parent.name == b".git" || parent.name == b"lfs") =>
+        {
+            Area::Objects
+        }
         Area::Git => Area::Git,
         // `objects/info` holds small files that change.
         Area::Objects if name == b"info" => Area::Git,

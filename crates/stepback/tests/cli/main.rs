@@ -1,0 +1,11 @@
+//! The real program from the outside: what it says, and that nothing is lost whatever happens to it.
+//!
+//! One test binary, because linking is what takes time; `cargo test --test cli faults::` runs one part.
+
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
+mod concurrency;
+mod faults;
+mod hostile;
+mod sandbox;
+mod transcripts;
