@@ -27,6 +27,8 @@ pub struct Rules {
     pub keep_last: Option<usize>,
     /// What is younger than so many days.
     pub keep_days: Option<u64>,
+    /// The newest manual ones ([`KEPT_MANUAL`]), whatever else is said. Without other rules they are kept anyway.
+    pub keep_manual: bool,
     /// As much as fits into so many bytes.
     pub max_size: Option<u64>,
     /// Free the bytes at once instead of with the next prune.
@@ -83,6 +85,7 @@ impl Workspace<'_> {
                 }
                 (last, days) => {
                     last.is_some_and(|count| index < count)
+                        || (rules.keep_manual && manual.contains(&step.id))
                         || days.is_some_and(|days| age_in_days(step.at, now) < days)
                 }
             };
@@ -145,7 +148,7 @@ impl Workspace<'_> {
         let mut swept = self.engine.collect()?;
         let mut hidden = steps.len();
         if let Some(limit) = plan.rules.max_size {
-            let (more, freed) = self.shrink_to(limit)?;
+            let (more, freed) = self.shrink_to(limit, plan.rules.keep_manual)?;
             hidden += more;
             swept.objects += freed.objects;
             swept.bytes += freed.bytes;
@@ -155,7 +158,7 @@ impl Workspace<'_> {
     }
 
     /// Gives up checkpoints until the store fits: automatic ones before manual ones, the oldest first, a few at a time.
-    fn shrink_to(&self, limit: u64) -> Result<(usize, Swept), EngineError> {
+    fn shrink_to(&self, limit: u64, keep_manual: bool) -> Result<(usize, Swept), EngineError> {
         let mut total = Swept::default();
         let mut hidden = 0;
         while self.store().usage()?.total_bytes > limit {
@@ -169,7 +172,10 @@ impl Workspace<'_> {
                 .collect();
             let (automatic, manual): (Vec<_>, Vec<_>) =
                 candidates.into_iter().partition(|stored| stored.checkpoint.trigger != Trigger::Manual);
-            let group = if automatic.is_empty() { manual } else { automatic };
+            let group = match (automatic.is_empty(), keep_manual) {
+                (true, false) => manual,
+                _ => automatic,
+            };
             let share = group.len().div_ceil(8);
             let steps: Vec<StepId> =
                 group.into_iter().take(share).map(|stored| stored.checkpoint.step.id).collect();

@@ -312,6 +312,9 @@ pub struct Prune {
     /// Keep what is younger than D days
     #[arg(long, value_name = "D")]
     pub keep_days: Option<u64>,
+    /// Keep the newest 50 manual checkpoints, whatever the other rules say
+    #[arg(long)]
+    pub keep_manual: bool,
     /// Give up the oldest until the store fits: 500MB, 2GB
     #[arg(long, value_name = "S", value_parser = parse_size)]
     pub max_size: Option<u64>,

@@ -152,7 +152,7 @@ impl Draw {
     }
 
     /// The next number (SplitMix64).
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -162,7 +162,7 @@ impl Draw {
 
     /// A number below `limit`, which must not be zero.
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        (self.number() % limit as u64) as usize
     }
 
     /// One of `choices`, which must not be empty.
@@ -179,7 +179,7 @@ impl Draw {
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count + 8);
         while bytes.len() < count {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
+            bytes.extend_from_slice(&self.number().to_le_bytes());
         }
         bytes.truncate(count);
         bytes

@@ -68,7 +68,7 @@ impl Files {
     /// A path that may or may not exist.
     fn somewhere(&mut self) -> PathBuf {
         let dir = self.some_dir();
-        let name: &[u8] = *self.draw.pick::<&[u8]>(NAMES);
+        let name: &[u8] = self.draw.pick::<&[u8]>(NAMES);
         dir.join(OsStr::from_bytes(name))
     }
 

@@ -1,3 +1,5 @@
+//! Tests of [`crate::json`].
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of [`crate::list`].
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 

@@ -1,3 +1,5 @@
+//! Tests of [`crate::point`].
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of [`crate::when`].
+
 use jiff::tz::{Offset, TimeZone};
 use proptest::prelude::*;
 

@@ -19,6 +19,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
     let rules = Rules {
         keep_last: arguments.keep_last,
         keep_days: arguments.keep_days,
+        keep_manual: arguments.keep_manual,
         max_size: arguments.max_size,
         now: arguments.now,
     };

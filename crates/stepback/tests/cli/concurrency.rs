@@ -69,7 +69,7 @@ fn checkpoints_rewinds_and_prunes_at_once() {
         });
         let prune = scope.spawn(|| {
             while writing.load(Ordering::Relaxed) {
-                let arguments = ["prune", "--now", "--keep-last", "3"];
+                let arguments = ["prune", "--now", "--keep-last", "3", "--keep-manual"];
                 let ran = world.run(arguments);
                 expect_orderly(&ran, &arguments);
             }
@@ -91,9 +91,11 @@ fn checkpoints_rewinds_and_prunes_at_once() {
                 }
             }
         });
-        created = first.join().unwrap() + second.join().unwrap();
-        (rewound, busy) = travel.join().unwrap();
+        // A loop that failed must not leave the others running for ever.
+        let (first, second, travel) = (first.join(), second.join(), travel.join());
         writing.store(false, Ordering::Relaxed);
+        created = first.unwrap() + second.unwrap();
+        (rewound, busy) = travel.unwrap();
         prune.join().unwrap();
         read.join().unwrap();
     });

@@ -320,9 +320,9 @@ fn a_prune_survives_every_fault() {
     world.ok(["rewind", "one", "--yes"]);
     world.ok(["rewind", "two", "--yes"]);
     world.ok(["checkpoint", "delete", "three"]);
-    let scene = Scene::new(world, &["prune", "--now", "--keep-last", "1"], kept);
+    let scene = Scene::new(world, &["prune", "--now", "--keep-last", "1", "--keep-manual"], kept);
     scene.put_back();
-    let plan = scene.world.json(["prune", "--now", "--keep-last", "1", "--dry-run"]);
+    let plan = scene.world.json(["prune", "--now", "--keep-last", "1", "--keep-manual", "--dry-run"]);
     assert!(!plan["items"].as_array().unwrap().is_empty(), "there must be something to prune: {plan}");
     scene.break_everywhere();
 }

@@ -183,7 +183,7 @@ fn a_missing_pack_is_noticed_and_nothing_is_freed_from_a_damaged_store() {
     }
     expect_clear(&world.run(["fsck"]), &[STORE], "fsck");
     expect_clear(&world.run(["rewind", "one", "--yes"]), &[STORE], "rewind");
-    expect_clear(&world.run(["prune", "--now", "--keep-last", "1"]), &[STORE], "prune");
+    expect_clear(&world.run(["prune", "--now", "--keep-last", "1", "--keep-manual"]), &[STORE], "prune");
     world.expect_files(&two, "without packs");
 }
 
@@ -500,7 +500,7 @@ fn a_store_inside_the_workspace_does_not_swallow_itself() {
     world.ok(["rewind", "one", "--yes"]);
     assert_eq!(fs::read_to_string(world.path("file")).unwrap(), "content\n");
     world.expect_sound("a store inside");
-    world.ok(["prune", "--now", "--keep-last", "1"]);
+    world.ok(["prune", "--now", "--keep-last", "1", "--keep-manual"]);
     world.expect_sound("a pruned store inside");
 }
 
@@ -752,7 +752,7 @@ fn fill_a_small_disk() {
             "{}",
             ran.err
         );
-        let ran = world.run(["prune", "--now", "--keep-last", "2"]);
+        let ran = world.run(["prune", "--now", "--keep-last", "2", "--keep-manual"]);
         expect_clear(&ran, &[0, SYSTEM], &format!("{when}: prune"));
         let ran = world.run(["checkpoint", "create"]);
         expect_clear(&ran, &[0, SYSTEM], &format!("{when}: checkpoint"));
@@ -776,7 +776,7 @@ fn fill_a_small_disk() {
         drop(file);
         fs::remove_file(&filler).unwrap();
         fs::remove_file(world.path("fresh")).unwrap();
-        world.ok(["prune", "--now", "--keep-last", "1"]);
+        world.ok(["prune", "--now", "--keep-last", "1", "--keep-manual"]);
         world.expect_sound(&when);
     }
 }

@@ -1,0 +1,10 @@
+//! Rewind, undo and points, on real files, with what a person would check afterwards.
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
+mod excluded;
+mod git;
+mod hostile;
+mod paths;
+mod points;
+mod support;
+mod three_way;
