@@ -14,12 +14,13 @@ use crate::workspace::{Workspace, describe};
 const SHOWN: usize = 5;
 
 impl Workspace<'_> {
-    /// The checkpoint that `text` names, seen from `now` in time zone `zone`.
+    /// The checkpoint that `text` names, seen from `now`. `zone` is asked for the time zone only when the point is a moment:
+    /// finding it out takes longer than resolving any other point.
     pub fn resolve(
         &self,
         text: &str,
         now: Timestamp,
-        zone: &TimeZone,
+        zone: &dyn Fn() -> TimeZone,
     ) -> Result<StoredCheckpoint, EngineError> {
         let wrong = |error: PointError| EngineError::Point(error.to_string());
         let point = PointExpr::parse(text).map_err(wrong)?;
@@ -59,7 +60,7 @@ struct Resolver<'s> {
     /// Newest first, hidden ones included.
     all: &'s [StoredCheckpoint],
     now: Timestamp,
-    zone: &'s TimeZone,
+    zone: &'s dyn Fn() -> TimeZone,
 }
 
 impl<'s> Resolver<'s> {
@@ -185,7 +186,7 @@ impl<'s> Resolver<'s> {
 
     /// The state at a moment: the newest step at or before it.
     fn at(&self, text: &str) -> Result<&'s StoredCheckpoint, PointError> {
-        let moment = when::parse(text, self.now, self.zone).map_err(|error| {
+        let moment = when::parse(text, self.now, &(self.zone)()).map_err(|error| {
             let offset = self.text.find(text).unwrap_or(0);
             PointError::from_time(self.text, offset, error)
         })?;

@@ -142,8 +142,7 @@ impl Context {
 
     /// Finds the checkpoint that a point names.
     pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Failure> {
-        // Reading the system's time zones costs half a millisecond, so only commands that name a point do it.
-        Ok(workspace.resolve(point, self.now(), &TimeZone::system())?)
+        Ok(workspace.resolve(point, self.now(), &TimeZone::system)?)
     }
 
     /// Turns a path as the user writes it (relative to where they are) into one relative to the workspace.

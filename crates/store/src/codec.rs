@@ -57,32 +57,43 @@ pub fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Compresses against `base`; `None` if that does not clearly help.
 pub fn compress_on(base: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut context = zstd_safe::CCtx::try_create()?;
-    context.set_parameter(zstd_safe::CParameter::CompressionLevel(LEVEL)).ok()?;
-    // The window must reach over the new bytes back into the base.
-    let window = (base.len() + bytes.len()).max(1024).next_power_of_two().ilog2();
-    context.set_parameter(zstd_safe::CParameter::WindowLog(window.clamp(10, 27))).ok()?;
-    context.ref_prefix(base).ok()?;
-    let mut out = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
-    context.compress2(&mut out, bytes).ok()?;
-    (out.len() < bytes.len()).then_some(out)
+    COMPRESSOR.with_borrow_mut(|slot| {
+        let context = slot.get_or_insert_with(zstd_safe::CCtx::create);
+        let mut out = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
+        // The window must reach over the new bytes back into the base.
+        let window = (base.len() + bytes.len()).max(1024).next_power_of_two().ilog2();
+        // SAFETY: zstd keeps a pointer to the prefix until the next frame ends or the context is reset. Both happen before this
+        // function returns, and the context cannot be used by anybody else meanwhile: it belongs to this thread and is borrowed.
+        let prefix: &'static [u8] = unsafe { std::slice::from_raw_parts(base.as_ptr(), base.len()) };
+        let compressed = context
+            .set_parameter(zstd_safe::CParameter::CompressionLevel(LEVEL))
+            .and_then(|_| context.set_parameter(zstd_safe::CParameter::WindowLog(window.clamp(10, 27))))
+            .and_then(|_| context.ref_prefix(prefix))
+            .and_then(|_| context.compress2(&mut out, bytes));
+        let reset = context.reset(zstd_safe::ResetDirective::SessionAndParameters);
+        if reset.is_err() {
+            *slot = None;
+        }
+        (compressed.is_ok() && out.len() < bytes.len()).then_some(out)
+    })
 }
 
 /// Undoes [`compress`] (no base) or [`compress_on`].
 pub fn decompress(stored: &[u8], raw_len: usize, base: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(raw_len);
     let name = |code| zstd_safe::get_error_name(code).to_string();
-    match base {
-        None => DECOMPRESSOR.with_borrow_mut(|slot| {
-            let context = slot.get_or_insert_with(zstd_safe::DCtx::create);
-            context.decompress(&mut out, stored).map_err(name)
-        })?,
-        Some(base) => {
-            let mut context = zstd_safe::DCtx::create();
-            context.ref_prefix(base).map_err(name)?;
-            context.decompress(&mut out, stored).map_err(name)?
+    DECOMPRESSOR.with_borrow_mut(|slot| {
+        let context = slot.get_or_insert_with(zstd_safe::DCtx::create);
+        let Some(base) = base else { return context.decompress(&mut out, stored).map_err(name) };
+        // SAFETY: as in `compress_on`: the context is reset before this function returns.
+        let prefix: &'static [u8] = unsafe { std::slice::from_raw_parts(base.as_ptr(), base.len()) };
+        let decompressed = context.ref_prefix(prefix).and_then(|_| context.decompress(&mut out, stored));
+        let reset = context.reset(zstd_safe::ResetDirective::SessionAndParameters);
+        if reset.is_err() {
+            *slot = None;
         }
-    };
+        decompressed.map_err(name)
+    })?;
     if out.len() != raw_len {
         return Err(format!("{} bytes came out where {raw_len} were expected", out.len()));
     }

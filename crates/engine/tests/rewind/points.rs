@@ -13,13 +13,13 @@ fn now() -> Timestamp {
 }
 
 fn number(workspace: &Workspace<'_>, point: &str) -> u64 {
-    let found = workspace.resolve(point, now(), &TimeZone::UTC);
+    let found = workspace.resolve(point, now(), &|| TimeZone::UTC);
     found.unwrap_or_else(|error| panic!("{point}: {error}")).checkpoint.step.number
 }
 
 #[track_caller]
 fn refused(workspace: &Workspace<'_>, point: &str, words: &[&str]) {
-    match workspace.resolve(point, now(), &TimeZone::UTC) {
+    match workspace.resolve(point, now(), &|| TimeZone::UTC) {
         Ok(found) => panic!("{point} was taken for #{}", found.checkpoint.step.number),
         Err(error) => {
             let message = error.to_string();
@@ -33,7 +33,7 @@ fn a_workspace_without_checkpoints_says_so() {
     let place = Place::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    let found = workspace.resolve("@", now(), &TimeZone::UTC);
+    let found = workspace.resolve("@", now(), &|| TimeZone::UTC);
     assert!(matches!(found, Err(EngineError::NothingRecorded { .. })));
 }
 
