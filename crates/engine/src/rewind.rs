@@ -3,21 +3,20 @@
 //! [`Workspace::prepare_rewind`] looks and plans and changes nothing; [`Workspace::apply`] does what the plan says. Between the
 //! two a person may read the plan for as long as they like: applying checks every path against the plan again.
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use std::os::unix::ffi::OsStrExt;
-use stepback_model::change::Change;
 use stepback_model::ids::StepId;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
+use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::Operation;
 use stepback_model::state::{GitState, State};
-use stepback_model::tree::{Content, Node, SkipReason};
+use stepback_model::tree::Node;
 use stepback_store::port::StoredCheckpoint;
 use stepback_worktree::apply::Outcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::diff;
+use crate::direct::{direct, is_git_dir, limited, links_leading_out};
 use crate::error::EngineError;
+use crate::path_filter::PathFilter;
 use crate::revert::{Lookup, Reverter};
 use crate::treeedit;
 use crate::workspace::{Present, StoreSource, Workspace, WorkspaceLock, describe};
@@ -334,185 +333,5 @@ fn head_name(summary: &stepback_model::state::RepositorySummary) -> String {
     match &summary.branch {
         Some(branch) => format!("{commit} on {branch}"),
         None => format!("{commit} (detached)"),
-    }
-}
-
-/// A plan that makes the present the target, wherever that is possible and safe.
-fn direct(changes: Vec<Change>) -> Plan {
-    let mut plan = Plan::default();
-    // Directories that hold something not stored must not be removed or replaced.
-    let mut protected = std::collections::BTreeSet::new();
-    for change in &changes {
-        if matches!(change.before, Some(Node::Skipped { .. })) {
-            let mut above = change.path.split_last().map(|(parent, _)| parent);
-            while let Some(dir) = above {
-                above = dir.split_last().map(|(parent, _)| parent);
-                protected.insert(dir);
-            }
-        }
-    }
-    // Inside a directory that is or was not covered, nothing is known of the other side.
-    let uncovered: std::collections::BTreeSet<RelPath> = (changes.iter())
-        .filter(|change| {
-            let skipped = |node: &Option<Node>| matches!(node, Some(Node::Skipped { .. }));
-            (skipped(&change.before) || skipped(&change.after))
-                && change.before.is_some()
-                && change.after.is_some()
-        })
-        .map(|change| change.path.clone())
-        .collect();
-    let is_inside_uncovered = |path: &RelPath| {
-        let mut above = path.split_last().map(|(parent, _)| parent);
-        while let Some(dir) = above {
-            if uncovered.contains(&dir) {
-                return true;
-            }
-            above = dir.split_last().map(|(parent, _)| parent);
-        }
-        false
-    };
-    for change in changes {
-        let Change { path, before: now, after: then, .. } = change;
-        if is_inside_uncovered(&path) {
-            continue;
-        }
-        let leave = |reason: String| LeftAlone { path: path.clone(), reason };
-        match (&now, &then) {
-            // The marker of a git directory: the directory itself is a matter of its own.
-            (Some(Node::Skipped { reason: SkipReason::GitDir }), None)
-            | (None, Some(Node::Skipped { reason: SkipReason::GitDir })) => {}
-            (Some(Node::Skipped { .. }), None | Some(Node::Skipped { .. })) => {}
-            (Some(Node::Skipped { reason }), Some(_)) => {
-                plan.left_alone
-                    .push(leave(format!("what is there now is not covered ({})", reason.describe())));
-            }
-            (None, Some(Node::Skipped { reason })) => {
-                plan.left_alone.push(leave(format!("it was not covered then ({})", reason.describe())));
-            }
-            (Some(_), Some(Node::Skipped { reason })) => {
-                plan.left_alone
-                    .push(leave(format!("its content was not covered then ({})", reason.describe())));
-            }
-            (Some(Node::Dir { .. }), then)
-                if !then.as_ref().is_some_and(Node::is_dir) && protected.contains(&path) =>
-            {
-                plan.left_alone.push(leave("it holds files that are not covered".into()));
-            }
-            // Git objects that came later do no harm and may be needed.
-            (Some(Node::File { content: Content::Vaulted, .. }), _) => {}
-            (Some(Node::Dir { .. }), None) if is_in_git(&path) => {}
-            _ => plan.changes.push(PlannedChange { path, now, then, how: How::Restored }),
-        }
-    }
-    plan
-}
-
-/// The changes that `filter` lets through, with the directories that must come back for them.
-fn limited(changes: Vec<Change>, filter: &PathFilter) -> Vec<Change> {
-    let mut needed = std::collections::HashSet::new();
-    for change in changes.iter().filter(|change| change.after.is_some() && filter.matches(&change.path)) {
-        let mut above = change.path.split_last().map(|(parent, _)| parent);
-        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
-            above = dir.split_last().map(|(parent, _)| parent);
-            needed.insert(dir);
-        }
-    }
-    let comes_back = |change: &Change| change.before.is_none() && needed.contains(&change.path);
-    changes.into_iter().filter(|change| filter.matches(&change.path) || comes_back(change)).collect()
-}
-
-/// Whether `path` is a git directory itself.
-fn is_git_dir(path: &RelPath) -> bool {
-    path.components().position(|name| name == b".git") == path.depth().checked_sub(1)
-}
-
-fn is_in_git(path: &RelPath) -> bool {
-    path.components().any(|name| name == b".git")
-}
-
-/// Links about to be restored that lead out of the workspace.
-fn links_leading_out(plan: &Plan) -> Vec<String> {
-    let leads_out = |path: &RelPath, target: &[u8]| {
-        let mut depth = path.depth() as i64 - 1;
-        target.starts_with(b"/")
-            || target.split(|byte| *byte == b'/').any(|part| {
-                match part {
-                    b".." => depth -= 1,
-                    b"" | b"." => {}
-                    _ => depth += 1,
-                }
-                depth < 0
-            })
-    };
-    let links = plan.changes.iter().filter_map(|change| match &change.then {
-        Some(Node::Symlink { target }) if leads_out(&change.path, target) => {
-            let target = stepback_model::path::display_bytes(target);
-            Some(format!("the link {} leads out of the workspace, to {target}", change.path))
-        }
-        _ => None,
-    });
-    links.collect()
-}
-
-/// The paths a rewind is limited to.
-pub struct PathFilter {
-    globs: GlobSet,
-    patterns: Vec<String>,
-}
-
-impl PathFilter {
-    /// Compiles glob patterns; none means everything.
-    pub fn new(patterns: &[String]) -> Result<Self, EngineError> {
-        let mut builder = GlobSetBuilder::new();
-        let mut cleaned = Vec::new();
-        for pattern in patterns {
-            let clean = pattern.trim_start_matches("./").trim_end_matches('/');
-            if clean.starts_with('/') || clean.split('/').any(|part| part == "..") {
-                return Err(EngineError::Input(format!(
-                    "the path {pattern} must be relative to the workspace and stay inside it"
-                )));
-            }
-            let glob = GlobBuilder::new(clean)
-                .literal_separator(true)
-                .build()
-                .map_err(|error| EngineError::Input(format!("{pattern} is not a valid pattern: {error}")))?;
-            builder.add(glob);
-            cleaned.push(clean.to_string());
-        }
-        let globs = builder.build().map_err(|error| EngineError::Input(error.to_string()))?;
-        Ok(Self { globs, patterns: cleaned })
-    }
-
-    /// Whether it lets everything through.
-    pub fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
-    }
-
-    /// Whether `path` or a directory above it matches.
-    pub fn matches(&self, path: &RelPath) -> bool {
-        if self.is_empty() || self.patterns.iter().any(|pattern| pattern.is_empty() || pattern == ".") {
-            return true;
-        }
-        let mut at = Some(path.clone());
-        while let Some(path) = at.filter(|path| !path.is_root()) {
-            if self.globs.is_match(std::ffi::OsStr::from_bytes(path.as_bytes())) {
-                return true;
-            }
-            at = path.split_last().map(|(parent, _)| parent);
-        }
-        false
-    }
-
-    /// The patterns as plain paths, if that is what they all are.
-    pub fn literal_paths(&self) -> Option<Vec<RelPath>> {
-        if self.is_empty() {
-            return None;
-        }
-        let plain = |pattern: &String| !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
-        self.patterns
-            .iter()
-            .map(|pattern| plain(pattern).then(|| RelPath::parse(pattern.clone()).ok()).flatten())
-            .map(|path| path.filter(|path| !path.is_root() && !is_in_git(path)))
-            .collect()
     }
 }

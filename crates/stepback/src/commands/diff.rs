@@ -3,7 +3,7 @@
 use std::io::{BufWriter, IsTerminal, Write};
 
 use serde_json::json;
-use stepback_engine::rewind::PathFilter;
+use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{Workspace, diff as engine_diff};
 use stepback_model::change::Change;
 use stepback_model::state::State;

@@ -1,0 +1,127 @@
+//! The plan that makes the present a past state, wherever that is possible and safe.
+
+use std::collections::BTreeSet;
+
+use stepback_model::change::Change;
+use stepback_model::path::RelPath;
+use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
+use stepback_model::tree::{Content, Node, SkipReason};
+
+use crate::path_filter::PathFilter;
+
+/// A plan that makes the present the target, wherever that is possible and safe.
+pub(crate) fn direct(changes: Vec<Change>) -> Plan {
+    let mut plan = Plan::default();
+    // Directories that hold something not stored must not be removed or replaced.
+    let mut protected = BTreeSet::new();
+    for change in &changes {
+        if matches!(change.before, Some(Node::Skipped { .. })) {
+            let mut above = change.path.split_last().map(|(parent, _)| parent);
+            while let Some(dir) = above {
+                above = dir.split_last().map(|(parent, _)| parent);
+                protected.insert(dir);
+            }
+        }
+    }
+    // Inside a directory that is or was not covered, nothing is known of the other side.
+    let uncovered: BTreeSet<RelPath> = (changes.iter())
+        .filter(|change| {
+            let skipped = |node: &Option<Node>| matches!(node, Some(Node::Skipped { .. }));
+            (skipped(&change.before) || skipped(&change.after))
+                && change.before.is_some()
+                && change.after.is_some()
+        })
+        .map(|change| change.path.clone())
+        .collect();
+    let is_inside_uncovered = |path: &RelPath| {
+        let mut above = path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = above {
+            if uncovered.contains(&dir) {
+                return true;
+            }
+            above = dir.split_last().map(|(parent, _)| parent);
+        }
+        false
+    };
+    for change in changes {
+        let Change { path, before: now, after: then, .. } = change;
+        if is_inside_uncovered(&path) {
+            continue;
+        }
+        let leave = |reason: String| LeftAlone { path: path.clone(), reason };
+        match (&now, &then) {
+            // The marker of a git directory: the directory itself is a matter of its own.
+            (Some(Node::Skipped { reason: SkipReason::GitDir }), None)
+            | (None, Some(Node::Skipped { reason: SkipReason::GitDir })) => {}
+            (Some(Node::Skipped { .. }), None | Some(Node::Skipped { .. })) => {}
+            (Some(Node::Skipped { reason }), Some(_)) => {
+                plan.left_alone
+                    .push(leave(format!("what is there now is not covered ({})", reason.describe())));
+            }
+            (None, Some(Node::Skipped { reason })) => {
+                plan.left_alone.push(leave(format!("it was not covered then ({})", reason.describe())));
+            }
+            (Some(_), Some(Node::Skipped { reason })) => {
+                plan.left_alone
+                    .push(leave(format!("its content was not covered then ({})", reason.describe())));
+            }
+            (Some(Node::Dir { .. }), then)
+                if !then.as_ref().is_some_and(Node::is_dir) && protected.contains(&path) =>
+            {
+                plan.left_alone.push(leave("it holds files that are not covered".into()));
+            }
+            // Git objects that came later do no harm and may be needed.
+            (Some(Node::File { content: Content::Vaulted, .. }), _) => {}
+            (Some(Node::Dir { .. }), None) if is_in_git(&path) => {}
+            _ => plan.changes.push(PlannedChange { path, now, then, how: How::Restored }),
+        }
+    }
+    plan
+}
+
+/// The changes that `filter` lets through, with the directories that must come back for them.
+pub(crate) fn limited(changes: Vec<Change>, filter: &PathFilter) -> Vec<Change> {
+    let mut needed = std::collections::HashSet::new();
+    for change in changes.iter().filter(|change| change.after.is_some() && filter.matches(&change.path)) {
+        let mut above = change.path.split_last().map(|(parent, _)| parent);
+        while let Some(dir) = above.filter(|dir| !dir.is_root()) {
+            above = dir.split_last().map(|(parent, _)| parent);
+            needed.insert(dir);
+        }
+    }
+    let comes_back = |change: &Change| change.before.is_none() && needed.contains(&change.path);
+    changes.into_iter().filter(|change| filter.matches(&change.path) || comes_back(change)).collect()
+}
+
+/// Whether `path` is a git directory itself.
+pub(crate) fn is_git_dir(path: &RelPath) -> bool {
+    path.components().position(|name| name == b".git") == path.depth().checked_sub(1)
+}
+
+fn is_in_git(path: &RelPath) -> bool {
+    path.components().any(|name| name == b".git")
+}
+
+/// Links about to be restored that lead out of the workspace.
+pub(crate) fn links_leading_out(plan: &Plan) -> Vec<String> {
+    let leads_out = |path: &RelPath, target: &[u8]| {
+        let mut depth = path.depth() as i64 - 1;
+        target.starts_with(b"/")
+            || target.split(|byte| *byte == b'/').any(|part| {
+                match part {
+                    b".." => depth -= 1,
+                    b"" | b"." => {}
+                    _ => depth += 1,
+                }
+                depth < 0
+            })
+    };
+    let links = plan.changes.iter().filter_map(|change| match &change.then {
+        Some(Node::Symlink { target }) if leads_out(&change.path, target) => {
+            let target = stepback_model::path::display_bytes(target);
+            Some(format!("the link {} leads out of the workspace, to {target}", change.path))
+        }
+        _ => None,
+    });
+    links.collect()
+}

@@ -1,0 +1,71 @@
+//! Paths a command is limited to: globs, where a directory stands for what it holds.
+
+use std::os::unix::ffi::OsStrExt;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use stepback_model::path::RelPath;
+
+use crate::error::EngineError;
+
+/// The paths a command is limited to.
+pub struct PathFilter {
+    globs: GlobSet,
+    patterns: Vec<String>,
+}
+
+impl PathFilter {
+    /// Compiles glob patterns; none means everything.
+    pub fn new(patterns: &[String]) -> Result<Self, EngineError> {
+        let mut builder = GlobSetBuilder::new();
+        let mut cleaned = Vec::new();
+        for pattern in patterns {
+            let clean = pattern.trim_start_matches("./").trim_end_matches('/');
+            if clean.starts_with('/') || clean.split('/').any(|part| part == "..") {
+                return Err(EngineError::Input(format!(
+                    "the path {pattern} must be relative to the workspace and stay inside it"
+                )));
+            }
+            let glob = GlobBuilder::new(clean)
+                .literal_separator(true)
+                .build()
+                .map_err(|error| EngineError::Input(format!("{pattern} is not a valid pattern: {error}")))?;
+            builder.add(glob);
+            cleaned.push(clean.to_string());
+        }
+        let globs = builder.build().map_err(|error| EngineError::Input(error.to_string()))?;
+        Ok(Self { globs, patterns: cleaned })
+    }
+
+    /// Whether it lets everything through.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// Whether `path` or a directory above it matches.
+    pub fn matches(&self, path: &RelPath) -> bool {
+        if self.is_empty() || self.patterns.iter().any(|pattern| pattern.is_empty() || pattern == ".") {
+            return true;
+        }
+        let mut at = Some(path.clone());
+        while let Some(path) = at.filter(|path| !path.is_root()) {
+            if self.globs.is_match(std::ffi::OsStr::from_bytes(path.as_bytes())) {
+                return true;
+            }
+            at = path.split_last().map(|(parent, _)| parent);
+        }
+        false
+    }
+
+    /// The patterns as plain paths, if that is what they all are.
+    pub fn literal_paths(&self) -> Option<Vec<RelPath>> {
+        if self.is_empty() {
+            return None;
+        }
+        let plain = |pattern: &String| !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+        self.patterns
+            .iter()
+            .map(|pattern| plain(pattern).then(|| RelPath::parse(pattern.clone()).ok()).flatten())
+            .map(|path| path.filter(|path| !path.is_root() && !path.components().any(|name| name == b".git")))
+            .collect()
+    }
+}
