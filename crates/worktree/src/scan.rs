@@ -1,6 +1,6 @@
 //! Scanning: from a directory on disk to trees in the store, reading only what changed.
 //!
-//! All threads walk directories from one stack. For every entry they compare `stat` with the [`StatCache`]; a directory
+//! All threads walk directories from one stack. For every entry they compare `stat` with the stat cache; a directory
 //! where everything matches costs no allocation. Changed files are read, hashed and stored on the spot, except large ones,
 //! which all threads then cut together. Finally trees are built bottom-up for changed directories only.
 //!
