@@ -17,8 +17,6 @@ const ATTEMPTS: usize = 50;
 pub struct Created {
     /// The checkpoint as stored.
     pub stored: StoredCheckpoint,
-    /// Files and directories covered.
-    pub seen: u64,
     /// Files that were read because they changed.
     pub hashed: u64,
     /// Paths that could not be covered.
@@ -45,8 +43,8 @@ impl Workspace<'_> {
                 Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
                 Err(error) => return Err(error),
                 Ok(stored) => {
-                    let Present { seen, hashed, troubles, .. } = present;
-                    return Ok(Created { stored, seen, hashed, troubles });
+                    let Present { hashed, troubles, .. } = present;
+                    return Ok(Created { stored, hashed, troubles });
                 }
             }
         }

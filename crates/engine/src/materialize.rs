@@ -50,14 +50,14 @@ impl Workspace<'_> {
         // Modes of directories come last: one may be read-only.
         let mut modes = Vec::new();
         if let Some(files) = state.files {
-            self.write_tree(files, into, RelPath::root(), state, &mut done, &mut modes)?;
+            self.write_tree(files, into, RelPath::root(), &mut done, &mut modes)?;
         }
         if git && let Some(git) = state.git {
             for repository in GitState::load(&StoreSource(self.store()), git)?.repositories {
                 let Ok(path) = RelPath::parse(repository.path) else { continue };
                 let dir = place(into, &path);
                 fs::create_dir_all(&dir).map_err(WorktreeError::aside("create", &dir))?;
-                self.write_tree(repository.tree, into, path, state, &mut done, &mut modes)?;
+                self.write_tree(repository.tree, into, path, &mut done, &mut modes)?;
             }
         }
         for (dir, mode) in modes.into_iter().rev() {
@@ -72,7 +72,6 @@ impl Workspace<'_> {
         tree: Hash,
         into: &Path,
         path: RelPath,
-        state: &State,
         done: &mut Materialized,
         modes: &mut Vec<(PathBuf, u32)>,
     ) -> Result<(), EngineError> {
@@ -118,7 +117,6 @@ impl Workspace<'_> {
                 written.map_err(WorktreeError::aside("write", &target))?;
             }
         }
-        let _ = state;
         Ok(())
     }
 

@@ -276,7 +276,7 @@ impl Workspace<'_> {
         let batch = batch.finish()?;
         self.store().commit(Some(batch), &[])?;
         let hashed = paths.len() as u64;
-        Ok(Some(Present { state, hash, seen: 0, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
+        Ok(Some(Present { state, hash, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
     }
 
     /// Says where HEAD of a repository differs between the present and the target.

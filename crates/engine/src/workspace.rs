@@ -63,8 +63,6 @@ pub struct Present {
     pub state: State,
     /// Its hash.
     pub hash: Hash,
-    /// Files and directories seen; zero if only some paths were looked at.
-    pub seen: u64,
     /// Files that were read.
     pub hashed: u64,
     /// Paths that could not be covered.
@@ -217,10 +215,10 @@ impl<'a> Workspace<'a> {
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
         let state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };
         let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
-        let (seen, hashed) = (snapshot.seen, snapshot.hashed);
+        let hashed = snapshot.hashed;
         let troubles = std::mem::take(&mut snapshot.troubles);
         let batch = Some(batch.finish()?);
-        Ok(Present { state, hash, seen, hashed, troubles, batch, snapshot: Some(snapshot) })
+        Ok(Present { state, hash, hashed, troubles, batch, snapshot: Some(snapshot) })
     }
 
     /// Looks at the whole workspace and makes what was stored visible, without a step. For showing, not for keeping.

@@ -60,6 +60,10 @@ impl Context {
             Make::Yes => EmbeddedStore::open(&dir)?,
             Make::No => EmbeddedStore::open_existing(&dir)?,
         };
+        if make == Make::Yes {
+            // Somebody may have opened it to others since; it holds secrets.
+            store.tighten_permissions()?;
+        }
         // Never closed: the process is about to end, and closing a database properly takes as long as a small checkpoint's
         // scan. What is committed is durable already; locks go with the process.
         let store: &'static EmbeddedStore = Box::leak(Box::new(store));

@@ -155,10 +155,7 @@ fn of_store(error: &StoreError) -> (Kind, Option<&'static str>) {
         StoreError::Io { error, .. } => of_io(error),
         StoreError::Full { .. } => (Kind::System, Some("\"stepback prune\" frees space")),
         StoreError::Locked => (Kind::Busy, Some("another stepback is using the store; try again")),
-        StoreError::Database(error) => match error.sqlite_error_code() {
-            Some(rusqlite_code) if format!("{rusqlite_code:?}") == "DiskFull" => of_full(),
-            _ => (Kind::System, None),
-        },
+        StoreError::Database(_) => (Kind::System, None),
         _ => (Kind::Internal, None),
     }
 }

@@ -99,6 +99,11 @@ impl From<rusqlite::Error> for StoreError {
                 Self::Corrupt { what: format!("its database: {error}") }
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked,
+            Some(ErrorCode::DiskFull) => Self::Io {
+                what: "write to",
+                path: "the store's database".into(),
+                error: io::ErrorKind::StorageFull.into(),
+            },
             _ => Self::Database(error),
         }
     }

@@ -51,28 +51,41 @@ pub fn pack_id(name: &[u8]) -> Option<Oid> {
 
 /// Checks an immutable git file by the hash it carries or is named by.
 pub fn verify_file(path: &Path) -> Result<(), String> {
-    let mut bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let text = |error: std::io::Error| error.to_string();
+    let file = File::open(path).map_err(text)?;
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     if let Some(hex) = name.strip_prefix(b"object-") {
-        let mut object = Vec::new();
-        ZlibDecoder::new(bytes.as_slice()).read_to_end(&mut object).map_err(|error| error.to_string())?;
-        let found: String = Sha1::digest(&object).iter().map(|byte| format!("{byte:02x}")).collect();
         // Repositories with longer ids use another hash, which is git's to check.
-        return if hex.len() != 40 || found.as_bytes() == hex {
-            Ok(())
-        } else {
-            Err("its content has another hash".into())
+        let found = digest(ZlibDecoder::new(BufReader::new(file))).map_err(text)?;
+        let found: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+        return match hex.len() != 40 || found.as_bytes() == hex {
+            true => Ok(()),
+            false => Err("its content has another hash".into()),
         };
     }
     let is_sha1_pack = name.starts_with(b"pack-") && name.iter().position(|byte| *byte == b'.') == Some(45);
     if is_sha1_pack && (name.ends_with(b".pack") || name.ends_with(b".idx")) {
-        let Some(body) = bytes.len().checked_sub(20) else { return Err("it is cut short".into()) };
-        let trailer = bytes.split_off(body);
-        if Sha1::digest(&bytes).as_slice() != trailer.as_slice() {
+        let length = file.metadata().map_err(text)?.len();
+        let Some(body) = length.checked_sub(20) else { return Err("it is cut short".into()) };
+        let mut trailer = [0; 20];
+        file.read_exact_at(&mut trailer, body).map_err(text)?;
+        if digest(BufReader::new(file).take(body)).map_err(text)? != trailer {
             return Err("its content does not have the hash it ends with".into());
         }
     }
     Ok(())
+}
+
+/// Hashes a stream piece by piece: a pack can be larger than memory.
+fn digest(mut reader: impl Read) -> std::io::Result<Oid> {
+    let mut hasher = Sha1::new();
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        match reader.read(&mut piece)? {
+            0 => return Ok(hasher.finalize().into()),
+            count => hasher.update(&piece[..count]),
+        }
+    }
 }
 
 /// An open git pack with its index.
@@ -320,6 +333,22 @@ mod tests {
     fn a_blob_has_the_id_git_gives_it() {
         let hex: String = blob_oid(b"hello\n").iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, "ce013625030ba8dba906f756967f9e9ca394464a");
+    }
+
+    #[test]
+    fn a_pack_that_rotted_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(format!("pack-{}.pack", "0".repeat(40)));
+        let mut bytes = b"PACK and some content".repeat(20_000);
+        let trailer = Sha1::digest(&bytes);
+        bytes.extend_from_slice(&trailer);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(verify_file(&path), Ok(()));
+        bytes[300_000] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(verify_file(&path).is_err());
+        std::fs::write(&path, b"short").unwrap();
+        assert!(verify_file(&path).is_err());
     }
 
     #[test]

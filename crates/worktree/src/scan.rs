@@ -56,8 +56,6 @@ pub struct Snapshot {
     pub files: Hash,
     /// The git directories, if there are any.
     pub git: Option<Hash>,
-    /// Files and directories seen.
-    pub seen: u64,
     /// Files read because `stat` did not vouch for them.
     pub hashed: u64,
     /// Paths that were skipped for a reason worth a warning: unreadable, or changing all the time.

@@ -95,7 +95,7 @@ pub(super) fn build(
     if let Some(vault) = scan.vault {
         vault.sync().map_err(WorktreeError::aside("sync", "the vault"))?;
     }
-    Ok(Snapshot { files, git, seen: walked.seen, hashed: walked.hashed, troubles: walked.troubles, update })
+    Ok(Snapshot { files, git, hashed: walked.hashed, troubles: walked.troubles, update })
 }
 
 impl Assembly<'_> {

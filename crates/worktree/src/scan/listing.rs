@@ -48,7 +48,6 @@ impl Collected {
     ) -> Result<(), WorktreeError> {
         for at in 0..cached.len() {
             let Some(known) = cached.entry(at) else { continue };
-            harvest.seen += 1;
             if known.kind == Kind::Dir {
                 self.subdirs.push(known.name.to_vec());
                 continue;
@@ -88,7 +87,6 @@ impl Collected {
             if name == b"." || name == b".." || name.starts_with(crate::apply::TEMPORARY) {
                 continue;
             }
-            harvest.seen += 1;
             let kind = item.file_type();
             if kind == FileType::Directory {
                 self.subdirs.push(name.to_vec());

@@ -144,7 +144,6 @@ pub(super) struct Walked {
     /// By number; the root is number 0.
     pub dirs: Vec<DirOut>,
     pub root_id: (u64, u64),
-    pub seen: u64,
     pub hashed: u64,
     pub rules_changed: bool,
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
@@ -194,7 +193,6 @@ pub(super) struct Shared<'a> {
 pub(super) struct Harvest {
     pub dirs: Vec<DirOut>,
     pub large: Vec<Large>,
-    pub seen: u64,
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
 }
 
@@ -267,12 +265,11 @@ pub(super) fn walk(
         return Err(failure);
     }
     let mut dirs: Vec<DirOut> = Vec::new();
-    let (mut large, mut troubles, mut seen) = (Vec::new(), Vec::new(), 0);
+    let (mut large, mut troubles) = (Vec::new(), Vec::new());
     for harvest in &mut harvests {
         dirs.append(&mut harvest.dirs);
         large.append(&mut harvest.large);
         troubles.append(&mut harvest.troubles);
-        seen += harvest.seen;
     }
     dirs.sort_unstable_by_key(|dir| dir.id);
     store_large(&shared, large, &mut dirs, &mut troubles)?;
@@ -280,7 +277,6 @@ pub(super) fn walk(
     Ok(Walked {
         dirs,
         root_id,
-        seen,
         hashed: shared.hashed.into_inner(),
         rules_changed: shared.rules_changed.into_inner(),
         troubles,
