@@ -27,7 +27,7 @@ pub fn run(args: &[String]) -> Result<()> {
     heading("tidy");
     tidy::run()?;
     if nextest() {
-        stage("tests", cargo(&["nextest", "run", "--workspace"]).args(extra))?;
+        stage("tests", cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]).args(extra))?;
         stage("documentation tests", &mut cargo(&["test", "--doc", "--workspace"]))?;
     } else {
         stage("tests", cargo(&["test", "--workspace"]).args(extra))?;

@@ -48,27 +48,32 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
         if is_inside_uncovered(&path) {
             continue;
         }
-        let leave = |reason: String| LeftAlone { path: path.clone(), reason };
+        let leave = |skipped: SkipReason, what: &str| {
+            let reason = format!("{what} ({})", skipped.describe());
+            match skipped {
+                // Not a rule but somebody at work right now.
+                SkipReason::Unstable => LeftAlone::conflict(path.clone(), reason),
+                _ => LeftAlone::uncovered(path.clone(), reason),
+            }
+        };
         match (&now, &then) {
             // The marker of a git directory: the directory itself is a matter of its own.
             (Some(Node::Skipped { reason: SkipReason::GitDir }), None)
             | (None, Some(Node::Skipped { reason: SkipReason::GitDir })) => {}
             (Some(Node::Skipped { .. }), None | Some(Node::Skipped { .. })) => {}
             (Some(Node::Skipped { reason }), Some(_)) => {
-                plan.left_alone
-                    .push(leave(format!("what is there now is not covered ({})", reason.describe())));
+                plan.left_alone.push(leave(*reason, "what is there now is not covered"));
             }
             (None, Some(Node::Skipped { reason })) => {
-                plan.left_alone.push(leave(format!("it was not covered then ({})", reason.describe())));
+                plan.left_alone.push(leave(*reason, "it was not covered then"));
             }
             (Some(_), Some(Node::Skipped { reason })) => {
-                plan.left_alone
-                    .push(leave(format!("its content was not covered then ({})", reason.describe())));
+                plan.left_alone.push(leave(*reason, "its content was not covered then"));
             }
             (Some(Node::Dir { .. }), then)
                 if !then.as_ref().is_some_and(Node::is_dir) && protected.contains(&path) =>
             {
-                plan.left_alone.push(leave("it holds files that are not covered".into()));
+                plan.left_alone.push(LeftAlone::uncovered(path, "it holds files that are not covered"));
             }
             // Git objects that came later do no harm and may be needed.
             (Some(Node::File { content: Content::Vaulted, .. }), _) => {}

@@ -95,7 +95,7 @@ impl Workspace<'_> {
                     Node::Skipped { reason } => {
                         if *reason != stepback_model::tree::SkipReason::GitDir {
                             let reason = format!("it was not covered ({})", reason.describe());
-                            done.missing.push(LeftAlone { path: child.clone(), reason });
+                            done.missing.push(LeftAlone::uncovered(child.clone(), reason));
                         }
                         Ok(())
                     }

@@ -128,7 +128,7 @@ impl<'a> Reverter<'a> {
         }
         let stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
         if !stored(&now) || !stored(wanted) {
-            self.leave(path, "its content is not covered");
+            self.left_alone.push(LeftAlone::uncovered(path.clone(), "its content is not covered"));
             return Ok(());
         }
         if same(&now, left) {
@@ -150,7 +150,7 @@ impl<'a> Reverter<'a> {
     }
 
     fn leave(&mut self, path: &RelPath, reason: &str) {
-        self.left_alone.push(LeftAlone { path: path.clone(), reason: reason.into() });
+        self.left_alone.push(LeftAlone::conflict(path.clone(), reason));
     }
 
     fn merge(&self, left: &Node, ours: &Node, theirs: &Node) -> Result<Option<Node>, ObjectError> {

@@ -117,9 +117,8 @@ impl Workspace<'_> {
             let stays = |path: &RelPath| came_later.iter().any(|root| path.starts_with(root));
             let git = git.into_iter().filter(|change| filter.matches(&change.path));
             changes.extend(git.filter(|change| !stays(&change.path)));
-            left_alone.extend(came_later.iter().filter(|root| filter.matches(root)).map(|root| LeftAlone {
-                path: root.clone(),
-                reason: "the repository was not there then; it stays".into(),
+            left_alone.extend(came_later.iter().filter(|root| filter.matches(root)).map(|root| {
+                LeftAlone::conflict(root.clone(), "the repository was not there then; it stays")
             }));
         } else {
             warnings.extend(self.head_moves(&present.state, &wanted)?);

@@ -265,10 +265,8 @@ impl Workspace<'_> {
                     && !is_dir_change(&change.before, &change.after)
             });
             if moved_since && now.get(&path).is_some() {
-                plan.left_alone.push(LeftAlone {
-                    path: root.clone(),
-                    reason: "its branches moved since; it stays as it is".into(),
-                });
+                plan.left_alone
+                    .push(LeftAlone::conflict(root, "its branches moved since; it stays as it is"));
                 continue;
             }
             if let (Some(there), None) = (now.get(&path), wanted_git.get(&path)) {
@@ -312,8 +310,7 @@ fn remove_repository(
 ) -> Result<(), ObjectError> {
     let inside = diff::trees(source, Some(tree), None)?;
     if inside.iter().any(|change| !change.before.as_ref().is_none_or(Node::is_stored)) {
-        let reason = "it holds files that are not covered".into();
-        plan.left_alone.push(LeftAlone { path: root.clone(), reason });
+        plan.left_alone.push(LeftAlone::uncovered(root.clone(), "it holds files that are not covered"));
         return Ok(());
     }
     let removed =

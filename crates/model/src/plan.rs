@@ -55,6 +55,18 @@ impl PlannedChange {
     }
 }
 
+/// Whether leaving a path alone was to be expected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Cause {
+    /// The path is not covered, so nobody could expect it to change.
+    #[n(0)]
+    Uncovered,
+    /// Somebody else changed it, or is changing it right now.
+    #[n(1)]
+    Conflict,
+}
+
 /// A path the plan leaves alone although the target differs, and why.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
@@ -65,6 +77,26 @@ pub struct LeftAlone {
     /// Why, as a phrase.
     #[n(1)]
     pub reason: String,
+    /// Whether that was to be expected.
+    #[n(2)]
+    pub cause: Cause,
+}
+
+impl LeftAlone {
+    /// A path that is not covered.
+    pub fn uncovered(path: RelPath, reason: impl Into<String>) -> Self {
+        Self { path, reason: reason.into(), cause: Cause::Uncovered }
+    }
+
+    /// A path that somebody else changed.
+    pub fn conflict(path: RelPath, reason: impl Into<String>) -> Self {
+        Self { path, reason: reason.into(), cause: Cause::Conflict }
+    }
+
+    /// Whether somebody else's change kept the path from being restored.
+    pub fn is_conflict(&self) -> bool {
+        self.cause == Cause::Conflict
+    }
 }
 
 /// Exactly what will happen.

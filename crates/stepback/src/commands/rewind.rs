@@ -275,9 +275,7 @@ fn finish(context: &Context, workspace: &Workspace<'_>, report: Report, other: &
         .iter()
         .filter_map(|(change, outcome)| match outcome {
             Outcome::Done => None,
-            Outcome::LeftAlone(reason) => {
-                Some(LeftAlone { path: change.path.clone(), reason: reason.clone() })
-            }
+            Outcome::LeftAlone(reason) => Some(LeftAlone::conflict(change.path.clone(), reason.clone())),
         })
         .collect();
     let done = report.outcomes.len() - conflicts.len();
@@ -336,5 +334,5 @@ fn partial(conflicts: &[LeftAlone], report: &Report) -> ExitCode {
 
 /// Whether something was left alone because of later changes, and not because it is not covered.
 fn has_conflict(items: &[LeftAlone]) -> bool {
-    items.iter().any(|item| !item.reason.contains("covered"))
+    items.iter().any(LeftAlone::is_conflict)
 }

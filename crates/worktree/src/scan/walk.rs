@@ -478,7 +478,7 @@ fn child_area(parent: &DirNode, name: &[u8], parent_has_head: bool) -> Area {
 }
 
 pub(super) fn trouble(path: RelPath, reason: SkipReason) -> stepback_model::plan::LeftAlone {
-    stepback_model::plan::LeftAlone { path, reason: reason.describe().to_string() }
+    stepback_model::plan::LeftAlone::uncovered(path, reason.describe())
 }
 
 /// Stores the large files, one after the other, each with all threads.
