@@ -6,6 +6,7 @@
 
 pub mod change;
 pub mod env;
+pub mod event;
 pub mod hash;
 pub mod ids;
 pub mod json;

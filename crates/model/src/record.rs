@@ -39,27 +39,105 @@ impl Session {
 }
 
 /// What a step is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepKind {
+    /// A task came up.
+    TaskCreated,
+    /// A task was given to somebody.
+    TaskAssigned,
+    /// Work on a task began.
+    TaskStarted,
+    /// A task is done.
+    TaskCompleted,
+    /// A task was given up.
+    TaskFailed,
+    /// A tool is about to run: the moment before its effect.
+    ToolStart,
+    /// A tool has run.
+    ToolEnd,
+    /// A model is about to be asked.
+    ModelStart,
+    /// A model has answered.
+    ModelEnd,
+    /// Anything else an agent did: a session began or ended, a message was shown, a sub-agent stopped.
+    AgentStep,
+    /// Something was decided: a permission given, a call denied.
+    Decision,
+    /// Something other than files changed: the conversation was compacted, the model switched.
+    StateChange,
+    /// A person said something.
+    UserInput,
+    /// Something went wrong.
+    Error,
     /// A state was kept.
     Checkpoint,
     /// The workspace was taken to another state (by a rewind, an undo or a redo).
     Rewind,
+    /// A branch was made.
+    BranchCreated,
+    /// Another branch is the present one.
+    BranchSwitched,
+    /// An agent was stopped at a breakpoint.
+    BreakpointHit,
+    /// Something could not be recorded.
+    Gap,
 }
 
 impl StepKind {
+    /// Every kind.
+    pub const ALL: [Self; 20] = [
+        Self::TaskCreated,
+        Self::TaskAssigned,
+        Self::TaskStarted,
+        Self::TaskCompleted,
+        Self::TaskFailed,
+        Self::ToolStart,
+        Self::ToolEnd,
+        Self::ModelStart,
+        Self::ModelEnd,
+        Self::AgentStep,
+        Self::Decision,
+        Self::StateChange,
+        Self::UserInput,
+        Self::Error,
+        Self::Checkpoint,
+        Self::Rewind,
+        Self::BranchCreated,
+        Self::BranchSwitched,
+        Self::BreakpointHit,
+        Self::Gap,
+    ];
+
     /// The stable name.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::TaskCreated => "task-created",
+            Self::TaskAssigned => "task-assigned",
+            Self::TaskStarted => "task-started",
+            Self::TaskCompleted => "task-completed",
+            Self::TaskFailed => "task-failed",
+            Self::ToolStart => "tool-start",
+            Self::ToolEnd => "tool-end",
+            Self::ModelStart => "model-start",
+            Self::ModelEnd => "model-end",
+            Self::AgentStep => "agent-step",
+            Self::Decision => "decision",
+            Self::StateChange => "state-change",
+            Self::UserInput => "user-input",
+            Self::Error => "error",
             Self::Checkpoint => "checkpoint",
             Self::Rewind => "rewind",
+            Self::BranchCreated => "branch-created",
+            Self::BranchSwitched => "branch-switched",
+            Self::BreakpointHit => "breakpoint-hit",
+            Self::Gap => "gap",
         }
     }
 
     /// Parses the stable name.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Checkpoint, Self::Rewind].into_iter().find(|kind| kind.as_str() == text)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 

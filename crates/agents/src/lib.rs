@@ -1,0 +1,11 @@
+//! The coding agents stepback works with: how each is told about us, what it tells us, and how its conversation is kept.
+//!
+//! One module per concern, and inside it one per agent. Nothing outside this crate knows a payload, a transcript line or a
+//! settings file of any agent.
+
+pub mod agent;
+pub mod fork;
+pub mod install;
+pub mod transcript;
+
+pub use agent::Agent;

@@ -1,0 +1,1 @@
+//! What an agent writes down of a conversation, read as lines and as messages.

@@ -1,0 +1,1 @@
+//! Secrets are taken out of text before it is hashed or stored.
