@@ -1,12 +1,17 @@
 //! The list of changes: what happened to which file, step by step, numbered so that each can be taken back.
 
+use std::collections::HashSet;
+
+use serde_json::Value;
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
+use stepback_model::record::Step;
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 
+use crate::authorship::{Authors, Who};
 use crate::diff;
 use crate::error::EngineError;
 use crate::workspace::{StoreSource, Workspace};
@@ -24,6 +29,10 @@ pub struct Numbered {
     pub at: Timestamp,
     /// The tree before the change, where directories that must come back can be found.
     pub before: Option<Hash>,
+    /// Who made it.
+    pub who: Who,
+    /// Whether a later rewind took it back; it stays on record.
+    pub taken_back: bool,
 }
 
 impl Workspace<'_> {
@@ -38,34 +47,15 @@ impl Workspace<'_> {
         present: &State,
         since: Option<&StoredCheckpoint>,
     ) -> Result<Vec<Numbered>, EngineError> {
-        let source = StoreSource(self.store());
         let head = self.head()?;
         let mut line = self.ancestry(&head)?;
         line.reverse();
         // Where a prune freed states, the list begins after them.
         let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
         let line = &line[first.min(line.len())..];
-        let mut numbered = Vec::new();
-        let mut add =
-            |changes: Vec<Change>, step: Option<(StepId, u64)>, at: Timestamp, before: Option<Hash>| {
-                for change in changes {
-                    numbered.push(Numbered { number: numbered.len() + 1, change, step, at, before });
-                }
-            };
-        for pair in line.windows(2) {
-            let (before, after) = (self.state_of(&pair[0])?, self.state_of(&pair[1])?);
-            let step = &pair[1].checkpoint.step;
-            add(
-                diff::visible(&source, &before, &after)?,
-                Some((step.id, step.number)),
-                step.at,
-                before.files,
-            );
-        }
-        let last = self.state_of(&head)?;
-        add(diff::visible(&source, &last, present)?, None, self.engine.env.now(), last.files);
+        let mut numbered = self.attributed(line, present)?;
         if let Some(since) = since {
-            let after: std::collections::HashSet<StepId> = line
+            let after: HashSet<StepId> = line
                 .iter()
                 .map(|stored| stored.checkpoint.step.id)
                 .skip_while(|id| *id != since.checkpoint.step.id)
@@ -82,4 +72,88 @@ impl Workspace<'_> {
         }
         Ok(numbered)
     }
+
+    /// The changes along `line` (checkpoints, oldest first, the last of them the head) and on to the present, numbered
+    /// from 1, each with who made it.
+    pub(crate) fn attributed(
+        &self,
+        line: &[StoredCheckpoint],
+        present: &State,
+    ) -> Result<Vec<Numbered>, EngineError> {
+        let source = StoreSource(self.store());
+        let mut numbered: Vec<Numbered> = Vec::new();
+        let mut taken_back: HashSet<(StepId, Vec<u8>)> = HashSet::new();
+        let mut add =
+            |changes: Vec<Change>, step: Option<(StepId, u64)>, at: Timestamp, before, authors: &Authors| {
+                for change in changes {
+                    let who = authors.of(&change.path);
+                    let number = numbered.len() + 1;
+                    numbered.push(Numbered { number, change, step, at, before, who, taken_back: false });
+                }
+            };
+        for pair in line.windows(2) {
+            let step = &pair[1].checkpoint.step;
+            let detail = self.detail_of(step)?;
+            // A rewind that took back single changes adds none of its own: what it took back is marked instead.
+            if let Some(list) = detail.as_ref().and_then(|detail| detail.get("took_back")) {
+                taken_back.extend(marks(list));
+                continue;
+            }
+            let (before, after) = (self.state_of(&pair[0])?, self.state_of(&pair[1])?);
+            let changes = diff::visible(&source, &before, &after)?;
+            add(changes, Some((step.id, step.number)), step.at, before.files, &authors_in(detail.as_ref()));
+        }
+        let Some(head) = line.last() else { return Ok(numbered) };
+        let last = self.state_of(head)?;
+        let changes = diff::visible(&source, &last, present)?;
+        let now = self.engine.env.now();
+        let at_work = if changes.is_empty() { Authors::default() } else { self.at_work_now(now)? };
+        add(changes, None, now, last.files, &at_work);
+        for numbered in &mut numbered {
+            let key = numbered.step.map(|(id, _)| (id, numbered.change.path.as_bytes().to_vec()));
+            numbered.taken_back = key.is_some_and(|key| taken_back.contains(&key));
+        }
+        Ok(numbered)
+    }
+
+    /// Input, output and the rest of what is known about a step.
+    pub fn detail_of(&self, step: &Step) -> Result<Option<Value>, EngineError> {
+        let Some(hash) = step.facts.detail else { return Ok(None) };
+        match stepback_model::json::load(self.store(), hash) {
+            Ok(value) => Ok(Some(value)),
+            Err(stepback_model::json::JsonError::Object(error)) => Err(error.into()),
+            Err(error) => Err(EngineError::Input(error.to_string())),
+        }
+    }
+}
+
+/// The calls that were at work when a step was made.
+fn authors_in(detail: Option<&Value>) -> Authors {
+    let authors = detail.and_then(|detail| detail.get("authors"));
+    authors.and_then(|authors| serde_json::from_value(authors.clone()).ok()).unwrap_or_default()
+}
+
+/// A change as a rewind remembers having taken it back: the step that has it, and the path.
+pub(crate) fn mark(step: StepId, path: &[u8]) -> Value {
+    let path: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
+    serde_json::json!([step, path])
+}
+
+/// Forgets having taken back changes of paths for which `left` says that they were left alone.
+pub(crate) fn unmark(detail: &mut Value, left: impl Fn(&[u8]) -> bool) {
+    if let Some(list) = detail.get_mut("took_back") {
+        let kept = marks(list).into_iter().filter(|(_, path)| !left(path));
+        *list = kept.map(|(step, path)| mark(step, &path)).collect();
+    }
+}
+
+fn marks(list: &Value) -> Vec<(StepId, Vec<u8>)> {
+    let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    let read = |item: &Value| {
+        let step = StepId::from_hex(item.get(0)?.as_str()?)?;
+        let hex = item.get(1)?.as_str()?;
+        let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+        Some((step, (0..hex.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?))
+    };
+    items.iter().filter_map(read).collect()
 }

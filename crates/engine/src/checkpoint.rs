@@ -2,7 +2,9 @@
 
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::plan::LeftAlone;
-use stepback_model::record::{Action, Annotation, Checkpoint, OpStatus, Operation, Step, StepKind, Trigger};
+use stepback_model::record::{
+    Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Step, StepKind, Trigger,
+};
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, StoreError};
 
@@ -68,12 +70,17 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state: present.hash,
             summary: summary.to_string(),
+            facts: Facts::default(),
         };
         let operation =
             self.operation(format!("create {summary}"), Action::CheckpointCreate { step: step.id });
         let mutations = [
             Mutation::SetRef { name: self.head_name(), expected: head, value: step.id },
-            Mutation::AppendStep { step: step.clone(), annotation: annotation.clone(), trigger },
+            Mutation::AppendStep {
+                step: step.clone(),
+                annotation: annotation.clone(),
+                trigger: Some(trigger),
+            },
             Mutation::AppendOp(operation),
         ];
         let receipt = self.store().commit(present.batch.take(), &mutations)?;
@@ -82,7 +89,7 @@ impl Workspace<'_> {
         let checkpoint = Checkpoint {
             step: Step { number, ..step },
             annotation: annotation.clone(),
-            trigger,
+            trigger: Some(trigger),
             hidden_by: None,
         };
         Ok(StoredCheckpoint { checkpoint, purged: false })

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
+use stepback_model::conversation::Message;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::json;
 use stepback_model::list::{self, Child};
@@ -14,7 +15,7 @@ use stepback_model::plan::Plan;
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Node, Tree};
 use stepback_store::StoreError;
-use stepback_store::port::Swept;
+use stepback_store::port::{Query, Swept};
 use stepback_worktree::vault::Vault;
 
 use crate::error::EngineError;
@@ -46,7 +47,6 @@ struct Marker<'a> {
     alive: Alive,
     /// Objects on the way that are missing or damaged.
     problems: Vec<String>,
-    /// A list of messages holds JSON, a list of chunks holds blobs; both are leaves here.
     queue: Vec<(ObjectKind, Hash)>,
 }
 
@@ -88,12 +88,17 @@ impl Marker<'_> {
                     self.push(kind, hash);
                 }
             }
+            ObjectKind::Message => {
+                if let Some(previous) = Message::load(self.source, hash)?.previous {
+                    self.push(ObjectKind::Message, previous);
+                }
+            }
             ObjectKind::State => {
                 let state = State::load(self.source, hash)?;
                 let slots = [
                     (ObjectKind::Tree, state.files),
                     (ObjectKind::Git, state.git),
-                    (ObjectKind::List, state.conversation),
+                    (ObjectKind::Message, state.conversation),
                     (ObjectKind::Json, state.reasoning),
                     (ObjectKind::Json, state.memory),
                     (ObjectKind::Json, state.task),
@@ -172,14 +177,30 @@ impl Engine<'_> {
         let mut marker =
             Marker { source: &source, alive: Alive::default(), problems: Vec::new(), queue: Vec::new() };
         for workspace in self.store.workspaces()? {
-            for stored in self.store.checkpoints(workspace.id)? {
+            for stored in self.store.steps(workspace.id, &Query::default())? {
                 if !stored.purged {
                     marker.push(ObjectKind::State, stored.checkpoint.step.state);
+                }
+                // What was done stays on record when the files it led to are given up.
+                if let Some(detail) = stored.checkpoint.step.facts.detail {
+                    marker.push(ObjectKind::Json, detail);
+                }
+            }
+            for session in self.store.sessions(workspace.id)? {
+                let slots = session.info.slots;
+                for hash in [slots.memory, slots.task, slots.env, slots.reasoning].into_iter().flatten() {
+                    marker.push(ObjectKind::Json, hash);
+                }
+                if let Some(tip) = session.info.tip {
+                    marker.push(ObjectKind::Message, tip);
                 }
             }
             for operation in self.store.unfinished(workspace.id)? {
                 if let Some(journal) = operation.journal {
                     marker.push(ObjectKind::Plan, journal);
+                }
+                if let Some(detail) = operation.action.moved().and_then(|moved| moved.detail) {
+                    marker.push(ObjectKind::Json, detail);
                 }
             }
         }

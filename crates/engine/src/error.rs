@@ -30,6 +30,12 @@ pub enum EngineError {
         /// Which checkpoint.
         what: String,
     },
+    /// A step came before the first look at the files.
+    #[error("the files were not looked at yet at {what}")]
+    NoFiles {
+        /// Which step.
+        what: String,
+    },
     /// There is no operation to undo or redo.
     #[error("there is nothing to {0}")]
     NothingTo(&'static str),

@@ -8,9 +8,10 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::path::RelPath;
 use stepback_model::plan::{Plan, PlannedChange};
-use stepback_model::record::{Action, Annotation, Move, OpStatus, Operation, Step, StepKind, Trigger};
+use stepback_model::record::{Action, Annotation, Facts, Move, OpStatus, Operation, Step, StepKind, Trigger};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Node, SkipReason};
+use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 use stepback_worktree::apply::{Applier, Failure, Outcome};
 
@@ -18,7 +19,7 @@ use crate::error::EngineError;
 use crate::git_lock::GitLocks;
 use crate::rewind::{Prepared, Report};
 use crate::treeedit;
-use crate::workspace::{StoreSource, Workspace};
+use crate::workspace::{Present, StoreSource, Workspace};
 
 /// Kinds of operation that change files.
 pub(crate) enum Purpose {
@@ -99,14 +100,14 @@ impl Workspace<'_> {
             let batch = self.store().begin()?;
             let journal = batch.write(ObjectKind::Plan, &prepared.plan.encode(), None)?;
             let head = match self.head_id()? {
-                Some(id) => self.store().checkpoint(id)?,
+                Some(id) => self.store().step(id)?,
                 None => None,
             };
             let at = self.engine.env.now();
             let mut mutations = also.clone();
             let after = StepId::from_bytes(self.engine.env.fresh_id());
             let (before, known_number) = match &head {
-                Some(head) if head.checkpoint.step.state == prepared.present.hash => {
+                Some(head) if self.has_same_files(head, &prepared.present)? => {
                     (head.checkpoint.step.id, Some(head.checkpoint.step.number))
                 }
                 _ => {
@@ -121,17 +122,24 @@ impl Workspace<'_> {
                         at,
                         state: prepared.present.hash,
                         summary: format!("before {}", prepared.summary),
+                        facts: Facts::default(),
                     };
                     mutations.push(Mutation::SetRef { name: self.head_name(), expected: parent, value: id });
                     mutations.push(Mutation::AppendStep {
                         step,
                         annotation: Annotation::default(),
-                        trigger: Trigger::Automatic,
+                        trigger: Some(Trigger::Automatic),
                     });
                     (id, None)
                 }
             };
-            let moved = Move { before, after, onto: prepared.onto.unwrap_or(before), git: prepared.git };
+            let moved = Move {
+                before,
+                after,
+                onto: prepared.onto.unwrap_or(before),
+                git: prepared.git,
+                detail: prepared.detail,
+            };
             let action = match purpose {
                 Purpose::Rewind => Action::Rewind { moved },
                 Purpose::Undo(op) => Action::Undo { op: *op, moved: Some(moved) },
@@ -154,6 +162,18 @@ impl Workspace<'_> {
             }
         }
         Err(StoreError::Locked.into())
+    }
+
+    /// Whether the head is what is there now, as far as files and git go.
+    fn has_same_files(&self, head: &StoredCheckpoint, present: &Present) -> Result<bool, EngineError> {
+        if head.checkpoint.step.state == present.hash {
+            return Ok(true);
+        }
+        if head.purged {
+            return Ok(false);
+        }
+        let state = self.state_of(head)?;
+        Ok(state.files == present.state.files && state.git == present.state.git)
     }
 
     /// Records the state that was reached and closes the journal. Returns the number of the step.
@@ -179,10 +199,18 @@ impl Workspace<'_> {
                 at: self.engine.env.now(),
                 state: hash,
                 summary: operation.summary.clone(),
+                facts: Facts {
+                    detail: self.reached_detail(&*batch, moved.detail, outcomes)?,
+                    ..Facts::default()
+                },
             };
             let mutations = [
                 Mutation::SetRef { name: self.head_name(), expected: head, value: moved.after },
-                Mutation::AppendStep { step, annotation: Annotation::default(), trigger: Trigger::Automatic },
+                Mutation::AppendStep {
+                    step,
+                    annotation: Annotation::default(),
+                    trigger: Some(Trigger::Automatic),
+                },
                 Mutation::SetOpStatus { op: operation.id, status: OpStatus::Done },
             ];
             match self.store().commit(Some(batch.finish()?), &mutations) {
@@ -192,6 +220,25 @@ impl Workspace<'_> {
             }
         }
         Err(StoreError::Locked.into())
+    }
+
+    /// What the reached step says it took back, without what was left alone after all.
+    fn reached_detail(
+        &self,
+        batch: &dyn ObjectBatch,
+        detail: Option<Hash>,
+        outcomes: &[(PlannedChange, Outcome)],
+    ) -> Result<Option<Hash>, EngineError> {
+        let left: Vec<&RelPath> = outcomes
+            .iter()
+            .filter(|(_, outcome)| *outcome != Outcome::Done)
+            .map(|(change, _)| &change.path)
+            .collect();
+        let Some(hash) = detail.filter(|_| !left.is_empty()) else { return Ok(detail) };
+        let wrong = |error: stepback_model::json::JsonError| EngineError::Input(error.to_string());
+        let mut value = stepback_model::json::load(self.store(), hash).map_err(wrong)?;
+        crate::changes::unmark(&mut value, |path| left.iter().any(|left| left.as_bytes() == path));
+        Ok(Some(stepback_model::json::store(batch, &value, None).map_err(wrong)?))
     }
 
     /// The state after a plan was applied as far as `outcomes` say.
@@ -311,7 +358,7 @@ impl Workspace<'_> {
         };
         let source = StoreSource(self.store());
         let plan = Plan::load(&source, journal)?;
-        let before = self.store().checkpoint(moved.before)?;
+        let before = self.store().step(moved.before)?;
         let present = match &before {
             Some(stored) => self.state_of(stored)?,
             None => {
@@ -319,7 +366,7 @@ impl Workspace<'_> {
             }
         };
         // The reached state of git directories is described as the one aimed for was.
-        let git_target = match (moved.git, self.store().checkpoint(moved.onto)?) {
+        let git_target = match (moved.git, self.store().step(moved.onto)?) {
             (true, Some(stored)) if !stored.purged => self.state_of(&stored)?.git,
             _ => None,
         };

@@ -3,21 +3,29 @@
 //! It never prints, never reads the environment, and takes time and ids from an [`stepback_model::env::Env`]. Every change of
 //! the user's files goes through one door, [`rewind`]: plan, save the present, journal, apply, verify, report.
 
+pub mod authorship;
+pub mod branch;
 pub mod changes;
 pub mod checkpoint;
 pub mod collect;
+pub mod control;
 pub mod diff;
 mod direct;
 pub mod error;
 mod git_lock;
+pub mod hunks;
 mod journal;
 pub mod materialize;
 pub mod merge;
 pub mod path_filter;
 pub mod prune;
+pub mod recorder;
 pub mod resolve;
 mod revert;
 pub mod rewind;
+pub mod roots;
+mod scope;
+pub mod session;
 pub mod treeedit;
 pub mod undo;
 pub mod workspace;

@@ -171,7 +171,7 @@ impl Workspace<'_> {
                 .filter(|stored| !stored.purged && !protected.contains(&stored.checkpoint.step.id))
                 .collect();
             let (automatic, manual): (Vec<_>, Vec<_>) =
-                candidates.into_iter().partition(|stored| stored.checkpoint.trigger != Trigger::Manual);
+                candidates.into_iter().partition(|stored| stored.checkpoint.trigger != Some(Trigger::Manual));
             let group = match (automatic.is_empty(), keep_manual) {
                 (true, false) => manual,
                 _ => automatic,
@@ -205,7 +205,7 @@ impl Workspace<'_> {
 /// The newest manual checkpoints, which stay when no rule is given.
 fn newest_manual(all: &[StoredCheckpoint]) -> HashSet<StepId> {
     let manual = all.iter().filter(|stored| {
-        stored.checkpoint.trigger == Trigger::Manual && stored.checkpoint.hidden_by.is_none()
+        stored.checkpoint.trigger == Some(Trigger::Manual) && stored.checkpoint.hidden_by.is_none()
     });
     manual.take(KEPT_MANUAL).map(|stored| stored.checkpoint.step.id).collect()
 }

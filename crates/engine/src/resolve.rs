@@ -2,10 +2,10 @@
 
 use jiff::tz::TimeZone;
 use stepback_model::point::{Anchor, Nth, PointError, PointExpr};
-use stepback_model::record::StepKind;
+use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_model::when;
-use stepback_store::port::StoredCheckpoint;
+use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::error::EngineError;
 use crate::workspace::{Workspace, describe};
@@ -14,7 +14,7 @@ use crate::workspace::{Workspace, describe};
 const SHOWN: usize = 5;
 
 impl Workspace<'_> {
-    /// The checkpoint that `text` names, seen from `now`. `zone` is asked for the time zone only when the point is a moment:
+    /// The step that `text` names, seen from `now`. `zone` is asked for the time zone only when the point is a moment:
     /// finding it out takes longer than resolving any other point.
     pub fn resolve(
         &self,
@@ -28,27 +28,33 @@ impl Workspace<'_> {
         if all.is_empty() {
             return Err(EngineError::NothingRecorded { root: self.root.clone() });
         }
-        let resolver = Resolver { workspace: self, text, all: &all, now, zone };
+        let session = match &point.session {
+            Some(prefix) => Some(self.find_session(prefix).map_err(|error| match error {
+                EngineError::Point(what) => wrong(PointError::new(text, 0..prefix.len(), what)),
+                other => other,
+            })?),
+            None => None,
+        };
+        let resolver = Resolver { workspace: self, text, all: &all, session, now, zone };
         let found = resolver.resolve(&point).map_err(wrong)?;
-        let found = resolver.back(found, point.back).map_err(wrong)?;
-        Ok(found.clone())
+        resolver.back(found, point.back).map_err(wrong)
     }
 
     /// The steps from `from` back to the beginning, along the line they grew on.
     pub fn ancestry(&self, from: &StoredCheckpoint) -> Result<Vec<StoredCheckpoint>, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
-        Ok(line(&all, from).into_iter().cloned().collect())
+        Ok(line(&all, from))
     }
 }
 
 /// `from` and its ancestors, newest first.
-fn line<'s>(all: &'s [StoredCheckpoint], from: &StoredCheckpoint) -> Vec<&'s StoredCheckpoint> {
+fn line(all: &[StoredCheckpoint], from: &StoredCheckpoint) -> Vec<StoredCheckpoint> {
     let by_id: std::collections::HashMap<_, _> =
         all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
-    let mut steps = Vec::new();
-    let mut at = Some(from.checkpoint.step.id);
+    let mut steps = vec![from.clone()];
+    let mut at = from.checkpoint.step.parent;
     while let Some(stored) = at.and_then(|id| by_id.get(&id)) {
-        steps.push(*stored);
+        steps.push((*stored).clone());
         at = stored.checkpoint.step.parent;
     }
     steps
@@ -57,8 +63,10 @@ fn line<'s>(all: &'s [StoredCheckpoint], from: &StoredCheckpoint) -> Vec<&'s Sto
 struct Resolver<'s> {
     workspace: &'s Workspace<'s>,
     text: &'s str,
-    /// Newest first, hidden ones included.
+    /// Checkpoints, newest first, hidden ones included.
     all: &'s [StoredCheckpoint],
+    /// The session the point is limited to.
+    session: Option<Session>,
     now: Timestamp,
     zone: &'s dyn Fn() -> TimeZone,
 }
@@ -72,58 +80,114 @@ impl<'s> Resolver<'s> {
         PointError::new(self.text, 0..self.text.len(), what)
     }
 
-    fn resolve(&self, point: &PointExpr) -> Result<&'s StoredCheckpoint, PointError> {
-        if let Some(session) = &point.session
-            && !self.workspace.session.id.to_string().starts_with(session.as_str())
-        {
-            return Err(self.error(format!("no session of this workspace starts with {session}")));
-        }
+    /// Steps that `query` asks for, in the session the point is limited to. A store that cannot answer knows of none.
+    fn steps(&self, query: Query) -> Vec<StoredCheckpoint> {
+        let query = Query { session: self.session.as_ref().map(|session| session.id), ..query };
+        self.workspace.store().steps(self.workspace.record.id, &query).unwrap_or_default()
+    }
+
+    fn resolve(&self, point: &PointExpr) -> Result<StoredCheckpoint, PointError> {
         match &point.anchor {
-            Anchor::Now => self.head(),
+            Anchor::Now => match &self.session {
+                Some(_) => self
+                    .steps(Query { limit: Some(1), ..Query::default() })
+                    .pop()
+                    .ok_or_else(|| self.error("the session has no step yet")),
+                None => self.head(),
+            },
             Anchor::Step(number) => self.step(*number),
             Anchor::Label(name) => self.one_of(self.labelled(name), &format!("the label \"{name}\"")),
             Anchor::Id(prefix) => {
                 self.one_of(self.with_prefix(prefix), &format!("an id starting with {prefix}"))
             }
-            Anchor::Branch(name) if name == "main" => self.head(),
-            Anchor::Branch(name) => {
-                Err(self.error(format!("there is no branch {name}")).suggest(["branch:main"]))
-            }
+            Anchor::Branch(name) => self.branch(name),
             Anchor::Time(text) => self.at(text),
             Anchor::Tag { tag, nth } => {
                 let tagged = |stored: &&StoredCheckpoint| stored.checkpoint.annotation.tags.contains(tag);
-                self.nth(self.visible().filter(tagged).collect(), *nth, &format!("tag {tag}"), self.tags())
+                let found = self.visible().filter(tagged).cloned().collect();
+                self.nth(found, *nth, &format!("checkpoint has the tag {tag}"), self.tags())
             }
             Anchor::Text { name, is_time } => self.text(name, *is_time),
-            Anchor::Error(_) => Err(self.error("no error is recorded in this workspace")),
-            Anchor::Tool { name, .. } => {
-                Err(self.error(format!("no call of {name} is recorded in this workspace")))
+            Anchor::Error(nth) => {
+                let found = self.steps(Query { failed: Some(true), ..Query::default() });
+                self.nth(found, *nth, "error is recorded", Vec::new())
+            }
+            Anchor::Tool { name, nth } => {
+                let query =
+                    Query { kinds: vec![StepKind::ToolStart], tool: Some(name.clone()), ..Query::default() };
+                self.nth(self.steps(query), *nth, &format!("call of {name} is recorded"), self.tools())
             }
             Anchor::Iteration(number) => {
-                Err(self.error(format!("no iteration {number} is recorded in this workspace")))
+                let query = Query {
+                    iteration: Some(*number),
+                    oldest_first: true,
+                    session: None,
+                    limit: Some(1),
+                    ..Query::default()
+                };
+                // Without a session, the newest one that got so far is meant.
+                let newest = match &self.session {
+                    Some(_) => None,
+                    None => self.steps(Query { oldest_first: false, ..query.clone() }).pop(),
+                };
+                let session = newest.map(|stored| stored.checkpoint.step.session);
+                let found = match session {
+                    Some(session) => {
+                        let query = Query { session: Some(session), ..query };
+                        let workspace = self.workspace;
+                        workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop()
+                    }
+                    None => self.steps(query).pop(),
+                };
+                found.ok_or_else(|| self.error(format!("no iteration {number} is recorded")))
             }
         }
     }
 
-    fn head(&self) -> Result<&'s StoredCheckpoint, PointError> {
+    fn head(&self) -> Result<StoredCheckpoint, PointError> {
         let head = self.workspace.head_id().ok().flatten();
         self.all
             .iter()
             .find(|stored| Some(stored.checkpoint.step.id) == head)
+            .cloned()
             .ok_or_else(|| self.error("the workspace has no checkpoint yet"))
     }
 
-    fn step(&self, number: u64) -> Result<&'s StoredCheckpoint, PointError> {
-        let found = self.all.iter().find(|stored| stored.checkpoint.step.number == number);
-        let newest = self.all.iter().map(|stored| stored.checkpoint.step.number).max().unwrap_or(0);
+    fn branch(&self, name: &str) -> Result<StoredCheckpoint, PointError> {
+        let tip = self.workspace.branch_tip(name).ok().flatten();
+        tip.ok_or_else(|| {
+            let known = self.workspace.branch_names().unwrap_or_default();
+            let known = known.into_iter().take(SHOWN).map(|name| format!("branch:{name}"));
+            self.error(format!("there is no branch {name}")).suggest(known.collect::<Vec<_>>())
+        })
+    }
+
+    fn step(&self, number: u64) -> Result<StoredCheckpoint, PointError> {
+        let workspace = self.workspace;
+        let found = workspace.store().step_numbered(workspace.record.id, number).ok().flatten();
         match found {
             Some(stored) if stored.checkpoint.hidden_by.is_some() => Err(self
                 .error(format!("step #{number} was deleted or pruned"))
                 .suggest(["stepback op log", "stepback undo"])),
+            Some(stored)
+                if self
+                    .session
+                    .as_ref()
+                    .is_some_and(|session| session.id != stored.checkpoint.step.session) =>
+            {
+                Err(self
+                    .error(format!("step #{number} belongs to another session"))
+                    .suggest([format!("#{number}")]))
+            }
             Some(stored) => Ok(stored),
-            None => Err(self
-                .error(format!("there is no step #{number}; the newest is #{newest}"))
-                .suggest([format!("#{newest}")])),
+            None => {
+                let query = Query { limit: Some(1), ..Query::default() };
+                let newest = workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop();
+                let newest = newest.map_or(0, |stored| stored.checkpoint.step.number);
+                Err(self
+                    .error(format!("there is no step #{number}; the newest is #{newest}"))
+                    .suggest([format!("#{newest}")]))
+            }
         }
     }
 
@@ -136,13 +200,9 @@ impl<'s> Resolver<'s> {
         self.visible().filter(|stored| stored.checkpoint.step.id.to_string().starts_with(&prefix)).collect()
     }
 
-    fn one_of(
-        &self,
-        found: Vec<&'s StoredCheckpoint>,
-        what: &str,
-    ) -> Result<&'s StoredCheckpoint, PointError> {
+    fn one_of(&self, found: Vec<&'s StoredCheckpoint>, what: &str) -> Result<StoredCheckpoint, PointError> {
         match found.as_slice() {
-            [one] => Ok(one),
+            [one] => Ok((*one).clone()),
             [] => Err(self.error(format!("no checkpoint has {what}")).suggest(self.close_names())),
             many => {
                 let candidates = many.iter().take(SHOWN).map(|stored| {
@@ -158,7 +218,7 @@ impl<'s> Resolver<'s> {
     }
 
     /// Bare text: an exact label, an id or its beginning, a branch, or a moment, in this order.
-    fn text(&self, name: &str, is_time: bool) -> Result<&'s StoredCheckpoint, PointError> {
+    fn text(&self, name: &str, is_time: bool) -> Result<StoredCheckpoint, PointError> {
         let labelled = self.labelled(name);
         if !labelled.is_empty() {
             return self.one_of(labelled, &format!("the label \"{name}\""));
@@ -170,8 +230,8 @@ impl<'s> Resolver<'s> {
                 return self.one_of(matching, &format!("an id starting with {name}"));
             }
         }
-        if name == "main" {
-            return self.head();
+        if let Ok(Some(tip)) = self.workspace.branch_tip(name) {
+            return Ok(tip);
         }
         // A plain number is a step: shells take an unquoted `#3` for a comment.
         if let Ok(number) = name.parse::<u64>() {
@@ -185,12 +245,12 @@ impl<'s> Resolver<'s> {
     }
 
     /// The state at a moment: the newest step at or before it.
-    fn at(&self, text: &str) -> Result<&'s StoredCheckpoint, PointError> {
+    fn at(&self, text: &str) -> Result<StoredCheckpoint, PointError> {
         let moment = when::parse(text, self.now, &(self.zone)()).map_err(|error| {
             let offset = self.text.find(text).unwrap_or(0);
             PointError::from_time(self.text, offset, error)
         })?;
-        self.visible().find(|stored| stored.checkpoint.step.at <= moment).ok_or_else(|| {
+        self.visible().find(|stored| stored.checkpoint.step.at <= moment).cloned().ok_or_else(|| {
             let oldest = self.visible().next_back();
             let since = oldest.map_or_else(String::new, |stored| {
                 let step = &stored.checkpoint.step;
@@ -202,11 +262,11 @@ impl<'s> Resolver<'s> {
 
     fn nth(
         &self,
-        newest_first: Vec<&'s StoredCheckpoint>,
+        newest_first: Vec<StoredCheckpoint>,
         nth: Nth,
         what: &str,
         known: Vec<String>,
-    ) -> Result<&'s StoredCheckpoint, PointError> {
+    ) -> Result<StoredCheckpoint, PointError> {
         let count = newest_first.len();
         let found = match nth {
             Nth::Last => newest_first.first(),
@@ -216,10 +276,10 @@ impl<'s> Resolver<'s> {
                 .and_then(|n| count.checked_sub(n))
                 .and_then(|at| newest_first.get(at)),
         };
-        found.copied().ok_or_else(|| {
+        found.cloned().ok_or_else(|| {
             let message = match count {
-                0 => format!("no checkpoint has the {what}"),
-                _ => format!("only {count} checkpoints have the {what}"),
+                0 => format!("no {what}"),
+                _ => format!("there are only {count}: no further {what}"),
             };
             self.error(message).suggest(known)
         })
@@ -231,6 +291,17 @@ impl<'s> Resolver<'s> {
         tags.sort();
         tags.dedup();
         tags.into_iter().take(SHOWN).map(|tag| format!("tag:{tag}")).collect()
+    }
+
+    /// Tools whose calls are recorded.
+    fn tools(&self) -> Vec<String> {
+        let calls =
+            self.steps(Query { kinds: vec![StepKind::ToolStart], limit: Some(1000), ..Query::default() });
+        let mut tools: Vec<String> =
+            calls.into_iter().filter_map(|stored| stored.checkpoint.step.facts.tool).collect();
+        tools.sort();
+        tools.dedup();
+        tools.into_iter().take(SHOWN).map(|tool| format!("tool:{tool}:last")).collect()
     }
 
     /// Names that exist, the likeliest first.
@@ -251,11 +322,11 @@ impl<'s> Resolver<'s> {
     }
 
     /// Goes back `count` steps along the line. A rewind stands for its target, so it does not count.
-    fn back(&self, from: &'s StoredCheckpoint, count: u64) -> Result<&'s StoredCheckpoint, PointError> {
+    fn back(&self, from: StoredCheckpoint, count: u64) -> Result<StoredCheckpoint, PointError> {
         if count == 0 {
             return Ok(from);
         }
-        let steps = line(self.all, from);
+        let steps = line(self.all, &from);
         // Standing at a full rewind means standing at its target, which is the next step of the line.
         let counted: Vec<_> = steps
             .into_iter()
@@ -266,9 +337,9 @@ impl<'s> Resolver<'s> {
                     && (stored.checkpoint.hidden_by.is_none() || step.id == from.checkpoint.step.id)
             })
             .collect();
-        usize::try_from(count).ok().and_then(|index| counted.get(index)).copied().ok_or_else(|| {
+        usize::try_from(count).ok().and_then(|index| counted.get(index)).cloned().ok_or_else(|| {
             let most = counted.len().saturating_sub(1);
-            self.error(format!("there are only {most} steps before {}", describe(from)))
+            self.error(format!("there are only {most} steps before {}", describe(&from)))
         })
     }
 

@@ -3,7 +3,8 @@
 //! [`Workspace::prepare_rewind`] looks and plans and changes nothing; [`Workspace::apply`] does what the plan says. Between the
 //! two a person may read the plan for as long as they like: applying checks every path against the plan again.
 
-use stepback_model::ids::StepId;
+use stepback_model::hash::Hash;
+use stepback_model::ids::{SessionId, StepId};
 use stepback_model::path::RelPath;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::Operation;
@@ -17,7 +18,7 @@ use crate::diff;
 use crate::direct::{direct, is_git_dir, limited, links_leading_out};
 use crate::error::EngineError;
 use crate::path_filter::PathFilter;
-use crate::revert::{Lookup, Reverter};
+use crate::revert::Lookup;
 use crate::treeedit;
 use crate::workspace::{Present, StoreSource, Workspace, WorkspaceLock, describe};
 
@@ -36,6 +37,12 @@ pub struct Request {
     pub all: bool,
     /// Git directories too.
     pub git: bool,
+    /// The whole workspace, and not only what agents changed.
+    pub everything: bool,
+    /// Only what this session changed.
+    pub session: Option<SessionId>,
+    /// Only these hunks of the one change that is chosen, counted from 1.
+    pub hunks: Vec<usize>,
 }
 
 /// A rewind that is planned and not yet applied.
@@ -53,6 +60,8 @@ pub struct Prepared {
     pub(crate) present: Present,
     /// What git directories shall be, when they take part.
     pub(crate) git_target: Option<GitState>,
+    /// What the step that is reached says about itself.
+    pub(crate) detail: Option<Hash>,
     pub(crate) lock: Option<WorkspaceLock>,
     pub(crate) epoch: u64,
 }
@@ -99,10 +108,17 @@ impl Workspace<'_> {
             },
             _ => self.committed_present()?,
         };
+        let scope = self.scope(request, target, &present)?;
         let source = StoreSource(self.store());
         let changes = diff::trees(&source, present.state.files, wanted.files)?;
         let mut changes = limited(changes, &filter);
         let matched = !changes.is_empty();
+        if let Some(scope) = &scope
+            && !scope.is_everything()
+        {
+            let scoped = self.prepare_scoped(request, target, scope, &filter, &present)?;
+            return Ok(Prepared { present, lock: Some(lock), ..scoped });
+        }
         let mut warnings = Vec::new();
         let mut git_target = None;
         let mut left_alone = Vec::new();
@@ -148,65 +164,7 @@ impl Workspace<'_> {
             onto,
             present,
             git_target,
-            lock: Some(lock),
-            epoch,
-        })
-    }
-
-    fn prepare_changes(&self, request: &Request) -> Result<Prepared, EngineError> {
-        let filter = PathFilter::new(&request.paths)?;
-        let lock = self.lock_exclusive()?;
-        let present = self.committed_present()?;
-        let mut listed = self.numbered_changes_against(&present.state, request.target.as_ref())?;
-        listed.retain(|numbered| filter.matches(&numbered.change.path));
-        let known: Vec<usize> = listed.iter().map(|numbered| numbered.number).collect();
-        if let Some(unknown) = request.changes.iter().find(|number| !known.contains(number)) {
-            let range = match (known.first(), known.last()) {
-                (Some(first), Some(last)) => {
-                    format!("changes {first} to {last} are listed by \"stepback changes\"")
-                }
-                _ => "no changes are recorded".into(),
-            };
-            return Err(EngineError::Input(format!("there is no change {unknown}: {range}")));
-        }
-        let skip = match (request.last, request.all) {
-            (Some(last), false) => listed.len().saturating_sub(last),
-            _ => 0,
-        };
-        let chosen: Vec<_> = listed
-            .into_iter()
-            .skip(skip)
-            .filter(|numbered| request.changes.is_empty() || request.changes.contains(&numbered.number))
-            .collect();
-        let numbers: Vec<String> = chosen.iter().map(|numbered| numbered.number.to_string()).collect();
-        let source = StoreSource(self.store());
-        let batch = self.store().begin()?;
-        let mut reverter = Reverter::new(&source, &*batch, present.state.files);
-        for numbered in chosen.iter().rev() {
-            reverter.take_back_visible(&numbered.change, &mut Lookup::new(&source, numbered.before))?;
-        }
-        let oldest = chosen.first().and_then(|numbered| numbered.before);
-        let plan = reverter.finish(&mut Lookup::new(&source, oldest))?;
-        let finished = batch.finish()?;
-        self.store().commit(Some(finished), &[])?;
-        let summary = match numbers.as_slice() {
-            [] => "take back no change".to_string(),
-            [one] => format!("take back change {one}"),
-            [first, .., last] if numbers.len() > 8 => {
-                format!("take back {} changes, {first} to {last}", numbers.len())
-            }
-            _ => format!("take back changes {}", numbers.join(", ")),
-        };
-        let warnings = links_leading_out(&plan);
-        let epoch = self.store().epoch()?;
-        Ok(Prepared {
-            plan,
-            warnings,
-            summary,
-            git: false,
-            onto: None,
-            present,
-            git_target: None,
+            detail: None,
             lock: Some(lock),
             epoch,
         })

@@ -161,7 +161,7 @@ impl Workspace<'_> {
             _ => return Ok(()),
         };
         for step in steps {
-            if let Some(stored) = self.store().checkpoint(*step)?
+            if let Some(stored) = self.store().step(*step)?
                 && stored.purged
             {
                 return Err(EngineError::CannotUndo(format!(
@@ -177,7 +177,7 @@ impl Workspace<'_> {
     fn reverse(&self, moved: Move, summary: String) -> Result<Prepared, EngineError> {
         let lock = self.lock_exclusive()?;
         let find = |id| -> Result<StoredCheckpoint, EngineError> {
-            self.store().checkpoint(id)?.ok_or_else(|| EngineError::CannotUndo("its steps are gone".into()))
+            self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps are gone".into()))
         };
         let (wanted, left) = (self.state_of(&find(moved.before)?)?, self.state_of(&find(moved.after)?)?);
         let source = StoreSource(self.store());
@@ -210,6 +210,7 @@ impl Workspace<'_> {
             onto: Some(moved.before),
             present,
             git_target,
+            detail: None,
             lock: Some(lock),
             epoch: self.store().epoch()?,
         })

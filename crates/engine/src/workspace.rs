@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use stepback_model::env::Env;
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::ids::{SessionId, StepId, WorkspaceId};
+use stepback_model::ids::{StepId, WorkspaceId};
 use stepback_model::plan::LeftAlone;
-use stepback_model::record::{self, Session};
+use stepback_model::record::{self, Session, SessionInfo};
 use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
-use stepback_store::{FinishedBatch, Mutation, Store, StoreError};
+use stepback_store::{FinishedBatch, Mutation, ObjectBatch, Store, StoreError};
 use stepback_worktree::WorktreeError;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::{self, Scan, Snapshot};
@@ -78,6 +78,10 @@ impl Engine<'_> {
             Some(workspace) => workspace,
             None => self.register(root)?,
         };
+        if let Some(dir) = self.store.local_dir() {
+            // Only a hint for hooks; without it they ask the database.
+            let _ = crate::roots::note(dir, root, workspace.record.id);
+        }
         workspace.recover()?;
         Ok(workspace)
     }
@@ -93,8 +97,7 @@ impl Engine<'_> {
 
     fn find_workspace(&self, root: &Path) -> Result<Option<Workspace<'_>>, EngineError> {
         let Some(record) = self.store.workspace_at(root.as_os_str().as_bytes())? else { return Ok(None) };
-        let sessions = self.store.sessions(record.id)?;
-        let Some(session) = sessions.into_iter().find(|session| session.agent == Session::PERSON) else {
+        let Some(session) = self.store.session(Session::id_of(record.id, Session::PERSON, ""))? else {
             return Err(StoreError::Corrupt { what: format!("{} has no session", root.display()) }.into());
         };
         Ok(Some(Workspace { engine: self, root: root.to_path_buf(), record, session }))
@@ -105,10 +108,11 @@ impl Engine<'_> {
         let id = WorkspaceId::from_bytes(self.env.fresh_id());
         let record = record::Workspace { id, root: root.as_os_str().as_bytes().to_vec(), created_at: now };
         let session = Session {
-            id: SessionId::from_bytes(self.env.fresh_id()),
+            id: Session::id_of(id, Session::PERSON, ""),
             workspace: id,
             agent: Session::PERSON.to_string(),
             started_at: now,
+            info: SessionInfo::default(),
         };
         let mutations = [Mutation::AddWorkspace(record.clone()), Mutation::AddSession(session.clone())];
         match self.store.commit(None, &mutations) {
@@ -139,15 +143,32 @@ impl<'a> Workspace<'a> {
     pub fn head(&self) -> Result<StoredCheckpoint, EngineError> {
         let nothing = || EngineError::NothingRecorded { root: self.root.clone() };
         let id = self.head_id()?.ok_or_else(nothing)?;
-        self.store().checkpoint(id)?.ok_or_else(nothing)
+        self.store().step(id)?.ok_or_else(nothing)
     }
 
-    /// The state of a checkpoint, unless it was given up.
+    /// The state after a step, unless it was given up. Files and git that a step did not look at are as they were at the
+    /// step it grew from.
     pub fn state_of(&self, stored: &StoredCheckpoint) -> Result<State, EngineError> {
+        let purged = || EngineError::Purged { what: describe(stored) };
         if stored.purged {
-            return Err(EngineError::Purged { what: describe(stored) });
+            return Err(purged());
         }
-        Ok(State::load(self.store(), stored.checkpoint.step.state)?)
+        let mut state = State::load(self.store(), stored.checkpoint.step.state)?;
+        let mut parent = stored.checkpoint.step.parent;
+        while stored.checkpoint.trigger.is_none() && state.files.is_none() {
+            let Some(id) = parent else { break };
+            let Some(before) = self.store().step(id)? else { break };
+            if before.purged {
+                return Err(purged());
+            }
+            let earlier = State::load(self.store(), before.checkpoint.step.state)?;
+            (state.files, state.git) = (earlier.files, earlier.git);
+            parent = before.checkpoint.step.parent;
+        }
+        if state.files.is_none() {
+            return Err(EngineError::NoFiles { what: describe(stored) });
+        }
+        Ok(state)
     }
 
     /// The directory for this workspace's caches and locks; `None` for a store without one.
@@ -162,6 +183,11 @@ impl<'a> Workspace<'a> {
                 .map_err(WorktreeError::aside("create", &dir))?;
         }
         Ok(Some(dir))
+    }
+
+    /// The directory for this workspace's caches, locks and inbox; `None` for a store without one.
+    pub fn cache_dir(&self) -> Result<Option<PathBuf>, EngineError> {
+        self.local_dir()
     }
 
     pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
@@ -197,6 +223,14 @@ impl<'a> Workspace<'a> {
 
     /// Looks at the whole workspace and stores what is new. Needs a lock held by the caller.
     pub fn present(&self) -> Result<Present, EngineError> {
+        self.present_with(&mut |_, _| Ok(()))
+    }
+
+    /// Like [`Self::present`]; `fill` may write more objects and set other slots of the state.
+    pub(crate) fn present_with(
+        &self,
+        fill: &mut dyn FnMut(&dyn ObjectBatch, &mut State) -> Result<(), EngineError>,
+    ) -> Result<Present, EngineError> {
         let store = self.store();
         let cache = self.local_dir()?.map(|dir| dir.join("statcache"));
         let vault = self.vault()?;
@@ -213,7 +247,8 @@ impl<'a> Workspace<'a> {
             progress: self.engine.progress,
         };
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
-        let state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };
+        let mut state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };
+        fill(&*batch, &mut state)?;
         let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
         let hashed = snapshot.hashed;
         let troubles = std::mem::take(&mut snapshot.troubles);
@@ -232,6 +267,12 @@ impl<'a> Workspace<'a> {
 }
 
 impl Present {
+    /// Stands in where the real one is filled in later.
+    pub(crate) fn nothing() -> Self {
+        let (state, hash) = (State::default(), Hash::from_bytes([0; 32]));
+        Self { state, hash, hashed: 0, troubles: Vec::new(), batch: None, snapshot: None }
+    }
+
     /// Updates the stat cache. Only after what was stored has been committed.
     pub(crate) fn remember(&mut self) {
         if let Some(snapshot) = &mut self.snapshot {

@@ -225,7 +225,7 @@ impl World<'_> {
     }
 
     fn is_purged(&self, step: StepId) -> bool {
-        self.workspace.store().checkpoint(step).unwrap().unwrap().purged
+        self.workspace.store().step(step).unwrap().unwrap().purged
     }
 
     fn checkpoint(&mut self, before: &Copy) -> Result<(), String> {
@@ -256,7 +256,7 @@ impl World<'_> {
         }
         let at = *self.files.draw.pick(&visible);
         let (step, copy) = (self.kept[at].step, self.kept[at].copy.clone());
-        let target = self.workspace.store().checkpoint(step).unwrap().unwrap();
+        let target = self.workspace.store().step(step).unwrap().unwrap();
         let shown = path.as_deref().map(|path| shorter(&path.escape_ascii().to_string()));
         log.push(format!("rewind of {shown:?} to #{}", target.checkpoint.step.number));
         let paths: Vec<String> = path.iter().map(|path| String::from_utf8(path.clone()).unwrap()).collect();
@@ -413,7 +413,7 @@ impl World<'_> {
 
     fn every_visible_checkpoint_is_whole(&self, into: &Path) -> Result<(), String> {
         for (number, kept) in self.kept.iter().filter(|kept| kept.visible).enumerate() {
-            let stored = self.workspace.store().checkpoint(kept.step).unwrap().unwrap();
+            let stored = self.workspace.store().step(kept.step).unwrap().unwrap();
             let state = self.workspace.state_of(&stored).map_err(text)?;
             let into = into.join(number.to_string());
             self.workspace.materialize(&state, &into, false).map_err(text)?;

@@ -23,12 +23,14 @@ pub enum ObjectKind {
     Git = 6,
     /// The plan of a rewind that is being applied ([`crate::plan::Plan`]), kept for crash recovery.
     Plan = 7,
+    /// A message and the hash of the one before it ([`crate::conversation`]).
+    Message = 8,
 }
 
 impl ObjectKind {
     /// Every kind, in order of discriminant.
-    pub const ALL: [ObjectKind; 7] =
-        [Self::Blob, Self::Tree, Self::List, Self::Json, Self::State, Self::Git, Self::Plan];
+    pub const ALL: [ObjectKind; 8] =
+        [Self::Blob, Self::Tree, Self::List, Self::Json, Self::State, Self::Git, Self::Plan, Self::Message];
 
     /// Reads the stored discriminant; `None` for a kind this version does not know.
     pub fn from_u8(value: u8) -> Option<Self> {
@@ -45,6 +47,7 @@ impl ObjectKind {
             Self::State => b"stepback object v1: state.......",
             Self::Git => b"stepback object v1: git.........",
             Self::Plan => b"stepback object v1: plan........",
+            Self::Message => b"stepback object v1: message.....",
         }
     }
 }
@@ -59,6 +62,7 @@ impl fmt::Display for ObjectKind {
             Self::State => "state",
             Self::Git => "git",
             Self::Plan => "plan",
+            Self::Message => "message",
         })
     }
 }

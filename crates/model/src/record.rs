@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hash::Hash;
+use crate::hash::{Hash, ObjectKind};
 use crate::ids::{OpId, SessionId, StepId, WorkspaceId};
 use crate::time::Timestamp;
 
@@ -21,7 +21,7 @@ pub struct Workspace {
 }
 
 /// One recorded run of one agent, or of the person at the command line, in one workspace.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Session {
     /// Its id.
     pub id: SessionId,
@@ -31,11 +31,104 @@ pub struct Session {
     pub agent: String,
     /// When it began.
     pub started_at: Timestamp,
+    /// What is known about it by now.
+    pub info: SessionInfo,
+}
+
+/// What is known about a session; it grows while the session runs.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionInfo {
+    /// The agent's own id of it.
+    pub external: Option<String>,
+    /// Where the agent runs, if not at the root of the workspace.
+    pub directory: Option<String>,
+    /// The file the agent writes the conversation to.
+    pub transcript: Option<String>,
+    /// The model, as last seen.
+    pub model: Option<String>,
+    /// The first prompt, shortened.
+    pub title: Option<String>,
+    /// When it last did something.
+    pub seen_at: Option<Timestamp>,
+    /// When it ended, if it said so.
+    pub ended_at: Option<Timestamp>,
+    /// The session and step it was forked from.
+    pub forked_from: Option<(SessionId, StepId)>,
+    /// Model turns so far.
+    pub iteration: u64,
+    /// The agent's id of the present turn, if it has one.
+    pub turn: Option<String>,
+    /// Calls that began and have not ended.
+    pub open: Vec<OpenCall>,
+    /// The last message of the conversation so far.
+    pub tip: Option<Hash>,
+    /// How far the transcript was read, in the words of whoever reads it.
+    pub cursor: Option<serde_json::Value>,
+    /// The task list, the memory and the environment as last seen.
+    pub slots: Slots,
+    /// Changes up to this step are no longer listed.
+    pub cleared: Option<u64>,
+    /// The prompt that is being worked on.
+    pub prompt: Option<StepId>,
+    /// What it costs so far, in millionths of a dollar.
+    pub cost: u64,
+}
+
+/// Slots of a state that do not come from the workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Slots {
+    /// See [`crate::state::State::memory`].
+    pub memory: Option<Hash>,
+    /// See [`crate::state::State::task`].
+    pub task: Option<Hash>,
+    /// See [`crate::state::State::env`].
+    pub env: Option<Hash>,
+    /// See [`crate::state::State::reasoning`].
+    pub reasoning: Option<Hash>,
+}
+
+/// A call that began and has not ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// The agent's id of the call.
+    pub call: String,
+    /// The step at which it began.
+    pub step: StepId,
+    /// The tool.
+    pub tool: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// The sub-agent that called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Whether it can change something.
+    pub changes: bool,
+    /// Paths it names, relative to the workspace.
+    pub paths: Vec<String>,
+    /// Whether it has ended, but others that began with it have not.
+    #[serde(default)]
+    pub ended: bool,
 }
 
 impl Session {
     /// The agent name of the session that a person's own commands belong to.
     pub const PERSON: &'static str = "person";
+
+    /// The id of the session that `agent` calls `external`: the same one whoever asks, so that several processes can record
+    /// one session without asking each other.
+    pub fn id_of(workspace: WorkspaceId, agent: &str, external: &str) -> SessionId {
+        let name = format!("session {workspace} {agent} {external}");
+        SessionId::from_bytes(first_half(Hash::of(ObjectKind::Blob, name.as_bytes())))
+    }
+}
+
+/// Enough of a hash for an id.
+fn first_half(hash: Hash) -> [u8; 16] {
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash.as_bytes()[..16]);
+    id
 }
 
 /// What a step is.
@@ -148,7 +241,7 @@ pub struct Step {
     pub id: StepId,
     /// The session it belongs to.
     pub session: SessionId,
-    /// `#1`, `#2`, … within the session. Zero until the store has assigned it.
+    /// `#1`, `#2`, … within the workspace, whatever session it belongs to. Zero until the store has assigned it.
     pub number: u64,
     /// The step whose state this one grew from. After a rewind this is not the step before it.
     pub parent: Option<StepId>,
@@ -160,6 +253,37 @@ pub struct Step {
     pub state: Hash,
     /// One line for people.
     pub summary: String,
+    /// What else is known of it.
+    #[serde(flatten)]
+    pub facts: Facts,
+}
+
+impl Step {
+    /// The id of the step that records an event of this kind which the agent calls `key`: the same one however often the
+    /// event is delivered.
+    pub fn id_of(session: SessionId, kind: StepKind, key: &str) -> StepId {
+        let name = format!("step {session} {} {key}", kind.as_str());
+        StepId::from_bytes(first_half(Hash::of(ObjectKind::Blob, name.as_bytes())))
+    }
+}
+
+/// What is known of a step besides its place in history; most of it only of what agents do.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Facts {
+    /// The model turn it belongs to, counted from 1; 0 for what happened before the first.
+    pub iteration: u64,
+    /// The sub-agent that did it.
+    pub worker: Option<String>,
+    /// The agent's id of the call it starts or ends.
+    pub call: Option<String>,
+    /// The tool or model.
+    pub tool: Option<String>,
+    /// Whether it went wrong.
+    pub failed: bool,
+    /// How long it took, in microseconds.
+    pub duration: Option<u64>,
+    /// Input, output, error and the rest: a [`crate::json`] value.
+    pub detail: Option<Hash>,
 }
 
 /// What made a checkpoint.
@@ -201,15 +325,15 @@ pub struct Annotation {
     pub tags: Vec<String>,
 }
 
-/// A step that is kept.
+/// A step, and what is said about it. With a trigger it is a checkpoint: its state has files of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkpoint {
     /// The step.
     pub step: Step,
     /// Label, note and tags.
     pub annotation: Annotation,
-    /// What made it.
-    pub trigger: Trigger,
+    /// What made it a checkpoint; a step without files of its own has none.
+    pub trigger: Option<Trigger>,
     /// The operation that deleted or pruned it, if one did; such a checkpoint is hidden, and its bytes may be freed.
     pub hidden_by: Option<OpId>,
 }
@@ -225,6 +349,9 @@ pub struct Move {
     pub onto: StepId,
     /// Whether git directories were part of it.
     pub git: bool,
+    /// What it took back of which session, if not everything: a [`crate::json`] value, the detail of `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Hash>,
 }
 
 /// What an operation did, with what is needed to take it back.

@@ -17,7 +17,7 @@ pub struct State {
     /// Every git directory in the workspace: a [`GitState`].
     #[n(1)]
     pub git: Option<Hash>,
-    /// The messages so far: a [`crate::list`].
+    /// The last of the messages so far, which leads to all others: a [`crate::conversation`].
     #[n(2)]
     pub conversation: Option<Hash>,
     /// Hypotheses, beliefs, gaps: a [`crate::json`] value.

@@ -11,8 +11,8 @@ use stepback_model::record::{Checkpoint, OpStatus, Operation, Session, Workspace
 
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Receipt, Store, StoredCheckpoint, Swept,
-    Usage,
+    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Query, Receipt, Store, StoredCheckpoint,
+    Swept, Usage,
 };
 
 type Objects = HashMap<(ObjectKind, Hash), Vec<u8>>;
@@ -28,7 +28,7 @@ pub struct MemoryStore {
 struct Log {
     workspaces: Vec<Workspace>,
     sessions: Vec<Session>,
-    checkpoints: Vec<StoredCheckpoint>,
+    steps: Vec<StoredCheckpoint>,
     refs: BTreeMap<String, StepId>,
     operations: Vec<Operation>,
 }
@@ -160,6 +160,10 @@ impl Store for MemoryStore {
         Ok(inner.log.sessions.iter().filter(|session| session.workspace == workspace).cloned().collect())
     }
 
+    fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
+        Ok(self.inner().log.sessions.iter().find(|known| known.id == session).cloned())
+    }
+
     fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
         Ok(self.inner().log.refs.get(name).copied())
     }
@@ -170,31 +174,39 @@ impl Store for MemoryStore {
         Ok(matching.map(|(name, step)| (name.clone(), *step)).collect())
     }
 
-    fn checkpoint(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
         let inner = self.inner();
-        Ok(inner.log.checkpoints.iter().find(|stored| stored.checkpoint.step.id == step).cloned())
+        Ok(inner.log.steps.iter().find(|stored| stored.checkpoint.step.id == step).cloned())
     }
 
-    fn checkpoint_numbered(
+    fn step_numbered(
         &self,
-        session: SessionId,
+        workspace: WorkspaceId,
         number: u64,
     ) -> Result<Option<StoredCheckpoint>, StoreError> {
-        let matches = |stored: &&StoredCheckpoint| {
-            let step = &stored.checkpoint.step;
-            step.session == session && step.number == number
-        };
-        Ok(self.inner().log.checkpoints.iter().find(matches).cloned())
+        let inner = self.inner();
+        Ok(inner.log.of_workspace(workspace).find(|stored| stored.checkpoint.step.number == number).cloned())
+    }
+
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        let inner = self.inner();
+        let mut found: Vec<StoredCheckpoint> = (inner.log.of_workspace(workspace))
+            .filter(|stored| query.matches(&stored.checkpoint.step))
+            .cloned()
+            .collect();
+        if !query.oldest_first {
+            found.reverse();
+        }
+        found.truncate(query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+        Ok(found)
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
         let inner = self.inner();
-        let sessions: HashSet<SessionId> = (inner.log.sessions.iter())
-            .filter(|session| session.workspace == workspace)
-            .map(|session| session.id)
-            .collect();
-        let of_workspace = |stored: &&StoredCheckpoint| sessions.contains(&stored.checkpoint.step.session);
-        Ok(inner.log.checkpoints.iter().rev().filter(of_workspace).cloned().collect())
+        let kept = inner.log.of_workspace(workspace).filter(|stored| stored.checkpoint.trigger.is_some());
+        let mut kept: Vec<StoredCheckpoint> = kept.cloned().collect();
+        kept.reverse();
+        Ok(kept)
     }
 
     fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
@@ -273,20 +285,27 @@ impl Log {
                 self.sessions.push(session.clone());
                 self.sessions.sort_by_key(|session| (session.started_at, session.id));
             }
+            Mutation::SetSessionInfo { session, info } => {
+                for known in self.sessions.iter_mut().filter(|known| known.id == *session) {
+                    known.info = (**info).clone();
+                }
+            }
             Mutation::AppendStep { step, annotation, trigger } => {
-                refuse(
-                    self.checkpoints.iter().any(|known| known.checkpoint.step.id == step.id),
-                    "this step",
-                )?;
-                let of_session = |stored: &&StoredCheckpoint| stored.checkpoint.step.session == step.session;
-                let last = self.checkpoints.iter().rev().find(of_session);
+                refuse(self.steps.iter().any(|known| known.checkpoint.step.id == step.id), "this step")?;
+                let session = self.sessions.iter().find(|session| session.id == step.session);
+                let Some(workspace) = session.map(|session| session.workspace) else {
+                    return Err(StoreError::Corrupt {
+                        what: "a step of a session that does not exist".into(),
+                    });
+                };
+                let last = self.of_workspace(workspace).next_back();
                 let number = last.map_or(0, |stored| stored.checkpoint.step.number) + 1;
                 let mut step = step.clone();
                 step.number = number;
                 receipt.steps.push(number);
                 let checkpoint =
                     Checkpoint { step, annotation: annotation.clone(), trigger: *trigger, hidden_by: None };
-                self.checkpoints.push(StoredCheckpoint { checkpoint, purged: false });
+                self.steps.push(StoredCheckpoint { checkpoint, purged: false });
             }
             Mutation::Annotate { step, annotation } => self.each_of(&[*step], |stored| {
                 stored.checkpoint.annotation = annotation.clone();
@@ -328,11 +347,17 @@ impl Log {
         Ok(())
     }
 
+    /// Steps of a workspace, oldest first.
+    fn of_workspace(&self, workspace: WorkspaceId) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
+        let sessions: HashSet<SessionId> = (self.sessions.iter())
+            .filter(|session| session.workspace == workspace)
+            .map(|session| session.id)
+            .collect();
+        self.steps.iter().filter(move |stored| sessions.contains(&stored.checkpoint.step.session))
+    }
+
     fn each_of(&mut self, steps: &[StepId], change: impl Fn(&mut StoredCheckpoint)) {
         let wanted: HashSet<&StepId> = steps.iter().collect();
-        self.checkpoints
-            .iter_mut()
-            .filter(|stored| wanted.contains(&stored.checkpoint.step.id))
-            .for_each(change);
+        self.steps.iter_mut().filter(|stored| wanted.contains(&stored.checkpoint.step.id)).for_each(change);
     }
 }

@@ -11,7 +11,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{
-    Annotation, Checkpoint, OpStatus, Operation, Session, Step, Trigger, Workspace,
+    Annotation, Checkpoint, OpStatus, Operation, Session, SessionInfo, Step, StepKind, Trigger, Workspace,
 };
 
 use crate::error::StoreError;
@@ -27,14 +27,21 @@ pub enum Mutation {
     AddWorkspace(Workspace),
     /// Begins a session.
     AddSession(Session),
-    /// Appends a step; the store assigns its number and remembers it as a checkpoint with the given annotation.
+    /// Replaces what is known about a session.
+    SetSessionInfo {
+        /// Which.
+        session: SessionId,
+        /// What is known now.
+        info: Box<SessionInfo>,
+    },
+    /// Appends a step; the store assigns its number, which counts up within the session's workspace.
     AppendStep {
         /// The step; its number is ignored.
         step: Step,
         /// Label, note and tags.
         annotation: Annotation,
-        /// What made it.
-        trigger: Trigger,
+        /// What made it a checkpoint, if it is one.
+        trigger: Option<Trigger>,
     },
     /// Replaces a checkpoint's annotation.
     Annotate {
@@ -99,6 +106,47 @@ pub struct StoredCheckpoint {
     pub checkpoint: Checkpoint,
     /// Whether its state was given up by a purge.
     pub purged: bool,
+}
+
+/// Which steps to list. What is `None` or empty does not limit.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Of this session.
+    pub session: Option<SessionId>,
+    /// Of one of these kinds.
+    pub kinds: Vec<StepKind>,
+    /// About this tool; letter case does not matter.
+    pub tool: Option<String>,
+    /// Of this call.
+    pub call: Option<String>,
+    /// Of this iteration.
+    pub iteration: Option<u64>,
+    /// That went wrong, or did not.
+    pub failed: Option<bool>,
+    /// With a number above this one.
+    pub after: Option<u64>,
+    /// With a number below this one.
+    pub before: Option<u64>,
+    /// Oldest first instead of newest first.
+    pub oldest_first: bool,
+    /// At most so many.
+    pub limit: Option<u64>,
+}
+
+impl Query {
+    /// Whether `step` is asked for, as far as one step can tell.
+    pub fn matches(&self, step: &Step) -> bool {
+        self.session.is_none_or(|session| session == step.session)
+            && (self.kinds.is_empty() || self.kinds.contains(&step.kind))
+            && self.tool.as_ref().is_none_or(|tool| {
+                step.facts.tool.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(tool))
+            })
+            && self.call.as_ref().is_none_or(|call| step.facts.call.as_ref() == Some(call))
+            && self.iteration.is_none_or(|iteration| step.facts.iteration == iteration)
+            && self.failed.is_none_or(|failed| step.facts.failed == failed)
+            && self.after.is_none_or(|number| step.number > number)
+            && self.before.is_none_or(|number| step.number < number)
+    }
 }
 
 /// What a store holds, in numbers.
@@ -186,18 +234,22 @@ pub trait Store: ObjectSource + Send + Sync {
     fn workspaces(&self) -> Result<Vec<Workspace>, StoreError>;
     /// The sessions of a workspace, oldest first.
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError>;
+    /// One session.
+    fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError>;
     /// Where a reference points.
     fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError>;
     /// All references whose name starts with `prefix`.
     fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError>;
-    /// One checkpoint by its step.
-    fn checkpoint(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError>;
-    /// One checkpoint by session and step number.
-    fn checkpoint_numbered(
+    /// One step, checkpoint or not.
+    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError>;
+    /// One step by workspace and number, checkpoint or not.
+    fn step_numbered(
         &self,
-        session: SessionId,
+        workspace: WorkspaceId,
         number: u64,
     ) -> Result<Option<StoredCheckpoint>, StoreError>;
+    /// The steps of a workspace that `query` asks for, newest first.
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// One operation.

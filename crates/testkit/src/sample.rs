@@ -4,7 +4,7 @@ use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{
-    Action, Annotation, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
+    Action, Annotation, Facts, OpStatus, Operation, Session, SessionInfo, Step, StepKind, Trigger, Workspace,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Mutation, Receipt, Store};
@@ -30,7 +30,13 @@ impl Sample {
     /// A session in `workspace`.
     pub fn session(&self, workspace: WorkspaceId) -> Session {
         let id = SessionId::from_bytes(self.env.fresh_id());
-        Session { id, workspace, agent: "sample".into(), started_at: self.env.now() }
+        Session {
+            id,
+            workspace,
+            agent: "sample".into(),
+            started_at: self.env.now(),
+            info: SessionInfo::default(),
+        }
     }
 
     /// A step of `session` with `state`.
@@ -44,6 +50,7 @@ impl Sample {
             at: self.env.now(),
             state,
             summary: "a step".into(),
+            facts: Facts::default(),
         }
     }
 
@@ -83,7 +90,7 @@ impl Sample {
 
 /// The mutation that appends `step`, without label, note or tags.
 pub fn append(step: Step) -> Mutation {
-    Mutation::AppendStep { step, annotation: Annotation::default(), trigger: Trigger::Automatic }
+    Mutation::AppendStep { step, annotation: Annotation::default(), trigger: Some(Trigger::Automatic) }
 }
 
 /// Stores blobs in one commit.

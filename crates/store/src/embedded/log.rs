@@ -1,20 +1,23 @@
 //! The log's rows: mutations inside a transaction, and the questions the engine asks.
 
-use rusqlite::types::Type;
+use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{
-    Action, Annotation, Checkpoint, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
+    Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
 };
 use stepback_model::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::port::{Mutation, Receipt, StoredCheckpoint};
+use crate::port::{Mutation, Query, Receipt, StoredCheckpoint};
 
 const CHECKPOINT: &str =
     "SELECT s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
-     s.tags, s.trigger_kind, s.hidden_by, s.purged FROM steps s";
+     s.tags, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration,
+     s.detail FROM steps s";
+
+const SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessions";
 
 const OPERATION: &str =
     "SELECT id, workspace, number, at, summary, action, status, undone, journal FROM operations";
@@ -41,22 +44,30 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
         }
         Mutation::AddSession(session) => {
             db.prepare_cached(
-                "INSERT INTO sessions (id, workspace, agent, started_at) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO sessions (id, workspace, agent, started_at, info) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![
                 blob(session.id.as_bytes()),
                 blob(session.workspace.as_bytes()),
                 session.agent,
-                session.started_at.as_micros()
+                session.started_at.as_micros(),
+                json(&session.info),
             ])
             .map_err(exists("this session"))?;
+        }
+        Mutation::SetSessionInfo { session, info } => {
+            db.prepare_cached("UPDATE sessions SET info = ?2 WHERE id = ?1")?
+                .execute(params![blob(session.as_bytes()), json(info)])?;
         }
         Mutation::AppendStep { step, annotation, trigger } => {
             let number: i64 = db
                 .prepare_cached(
-                    "INSERT INTO steps (id, session, number, parent, kind, at, state, summary, label, note, tags, trigger_kind)
-                     VALUES (?1, ?2, 1 + coalesce((SELECT max(number) FROM steps WHERE session = ?2), 0),
-                             ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) RETURNING number",
+                    "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
+                                        trigger_kind, iteration, worker, call, tool, failed, duration, detail)
+                     SELECT ?1, w.workspace, ?2,
+                            1 + coalesce((SELECT max(number) FROM steps WHERE workspace = w.workspace), 0),
+                            ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18
+                     FROM sessions w WHERE w.id = ?2 RETURNING number",
                 )?
                 .query_row(
                     params![
@@ -70,7 +81,14 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
                         annotation.label,
                         annotation.note,
                         json(&annotation.tags),
-                        trigger.as_str(),
+                        trigger.map(Trigger::as_str),
+                        step.facts.iteration as i64,
+                        step.facts.worker,
+                        step.facts.call,
+                        step.facts.tool,
+                        step.facts.failed,
+                        step.facts.duration.map(|micros| micros as i64),
+                        step.facts.detail.as_ref().map(|hash| hash.as_bytes().as_slice()),
                     ],
                     |row| row.get(0),
                 )
@@ -152,19 +170,23 @@ pub(super) fn workspaces(db: &Connection) -> Result<Vec<Workspace>, StoreError> 
 }
 
 pub(super) fn sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
-    collect(
-        db,
-        "SELECT id, workspace, agent, started_at FROM sessions WHERE workspace = ?1 ORDER BY started_at, id",
-        [blob(workspace.as_bytes())],
-        |row| {
-            Ok(Session {
-                id: id(row, 0, SessionId::from_slice)?,
-                workspace: id(row, 1, WorkspaceId::from_slice)?,
-                agent: row.get(2)?,
-                started_at: Timestamp::from_micros(row.get(3)?),
-            })
-        },
-    )
+    let sql = format!("{SESSION} WHERE workspace = ?1 ORDER BY started_at, id");
+    collect(db, &sql, [blob(workspace.as_bytes())], read_session)
+}
+
+pub(super) fn session(db: &Connection, session: SessionId) -> Result<Option<Session>, StoreError> {
+    let mut statement = db.prepare_cached(&format!("{SESSION} WHERE id = ?1"))?;
+    Ok(statement.query_row([blob(session.as_bytes())], read_session).optional()?)
+}
+
+fn read_session(row: &Row<'_>) -> rusqlite::Result<Session> {
+    Ok(Session {
+        id: id(row, 0, SessionId::from_slice)?,
+        workspace: id(row, 1, WorkspaceId::from_slice)?,
+        agent: row.get(2)?,
+        started_at: Timestamp::from_micros(row.get(3)?),
+        info: document(row, 4)?,
+    })
 }
 
 pub(super) fn reference(db: &Connection, name: &str) -> Result<Option<StepId>, StoreError> {
@@ -181,28 +203,74 @@ pub(super) fn references(db: &Connection, prefix: &str) -> Result<Vec<(String, S
     )
 }
 
-pub(super) fn checkpoint(db: &Connection, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
     let mut statement = db.prepare_cached(&format!("{CHECKPOINT} WHERE s.id = ?1"))?;
     Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
 }
 
-pub(super) fn checkpoint_numbered(
+pub(super) fn step_numbered(
     db: &Connection,
-    session: SessionId,
+    workspace: WorkspaceId,
     number: u64,
 ) -> Result<Option<StoredCheckpoint>, StoreError> {
     let Ok(number) = i64::try_from(number) else { return Ok(None) };
-    let mut statement = db.prepare_cached(&format!("{CHECKPOINT} WHERE s.session = ?1 AND s.number = ?2"))?;
-    Ok(statement.query_row(params![blob(session.as_bytes()), number], read_checkpoint).optional()?)
+    let mut statement =
+        db.prepare_cached(&format!("{CHECKPOINT} WHERE s.workspace = ?1 AND s.number = ?2"))?;
+    Ok(statement.query_row(params![blob(workspace.as_bytes()), number], read_checkpoint).optional()?)
+}
+
+pub(super) fn steps(
+    db: &Connection,
+    workspace: WorkspaceId,
+    query: &Query,
+) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    let mut sql = format!("{CHECKPOINT} WHERE s.workspace = ?");
+    let mut values: Vec<Value> = vec![Value::Blob(workspace.as_bytes().to_vec())];
+    let mut limit = |condition: &str, value: Value| {
+        sql.push_str(condition);
+        values.push(value);
+    };
+    let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    if let Some(session) = query.session {
+        limit(" AND s.session = ?", Value::Blob(session.as_bytes().to_vec()));
+    }
+    if let Some(tool) = &query.tool {
+        limit(" AND s.tool = ? COLLATE NOCASE", Value::Text(tool.clone()));
+    }
+    if let Some(call) = &query.call {
+        limit(" AND s.call = ?", Value::Text(call.clone()));
+    }
+    if let Some(iteration) = query.iteration {
+        limit(" AND s.iteration = ?", number(iteration));
+    }
+    if let Some(failed) = query.failed {
+        limit(" AND s.failed = ?", Value::Integer(i64::from(failed)));
+    }
+    if let Some(after) = query.after {
+        limit(" AND s.number > ?", number(after));
+    }
+    if let Some(before) = query.before {
+        limit(" AND s.number < ?", number(before));
+    }
+    if !query.kinds.is_empty() {
+        let places = vec!["?"; query.kinds.len()].join(", ");
+        sql.push_str(&format!(" AND s.kind IN ({places})"));
+        values.extend(query.kinds.iter().map(|kind| Value::Text(kind.as_str().to_string())));
+    }
+    sql.push_str(if query.oldest_first { " ORDER BY s.number" } else { " ORDER BY s.number DESC" });
+    if let Some(most) = query.limit {
+        sql.push_str(" LIMIT ?");
+        values.push(number(most));
+    }
+    collect(db, &sql, rusqlite::params_from_iter(values), read_checkpoint)
 }
 
 pub(super) fn checkpoints(
     db: &Connection,
     workspace: WorkspaceId,
 ) -> Result<Vec<StoredCheckpoint>, StoreError> {
-    let sql = format!(
-        "{CHECKPOINT} JOIN sessions ON sessions.id = s.session WHERE sessions.workspace = ?1 ORDER BY s.position DESC"
-    );
+    let sql =
+        format!("{CHECKPOINT} WHERE s.workspace = ?1 AND s.trigger_kind IS NOT NULL ORDER BY s.number DESC");
     collect(db, &sql, [blob(workspace.as_bytes())], read_checkpoint)
 }
 
@@ -250,12 +318,24 @@ fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoint> {
         at: Timestamp::from_micros(row.get(5)?),
         state: id(row, 6, Hash::from_slice)?,
         summary: row.get(7)?,
+        facts: Facts {
+            iteration: row.get::<_, i64>(14)? as u64,
+            worker: row.get(15)?,
+            call: row.get(16)?,
+            tool: row.get(17)?,
+            failed: row.get(18)?,
+            duration: row.get::<_, Option<i64>>(19)?.map(|micros| micros as u64),
+            detail: row.get_ref(20)?.as_blob_or_null()?.and_then(Hash::from_slice),
+        },
     };
     let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: document(row, 10)? };
     let checkpoint = Checkpoint {
         step,
         annotation,
-        trigger: named(row, 11, Trigger::parse)?,
+        trigger: match row.get_ref(11)?.as_str_or_null()? {
+            Some(_) => Some(named(row, 11, Trigger::parse)?),
+            None => None,
+        },
         hidden_by: row.get_ref(12)?.as_blob_or_null()?.and_then(OpId::from_slice),
     };
     Ok(StoredCheckpoint { checkpoint, purged: row.get(13)? })

@@ -50,12 +50,14 @@ CREATE TABLE sessions (
     id BLOB PRIMARY KEY,
     workspace BLOB NOT NULL,
     agent TEXT NOT NULL,
-    started_at INTEGER NOT NULL
+    started_at INTEGER NOT NULL,
+    info TEXT NOT NULL
 );
 CREATE INDEX sessions_of_workspace ON sessions (workspace);
 CREATE TABLE steps (
     position INTEGER PRIMARY KEY,
     id BLOB NOT NULL UNIQUE,
+    workspace BLOB NOT NULL,
     session BLOB NOT NULL,
     number INTEGER NOT NULL,
     parent BLOB,
@@ -66,11 +68,19 @@ CREATE TABLE steps (
     label TEXT,
     note TEXT,
     tags TEXT NOT NULL,
-    trigger_kind TEXT NOT NULL,
+    trigger_kind TEXT,
     hidden_by BLOB,
     purged INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (session, number)
+    iteration INTEGER NOT NULL,
+    worker TEXT,
+    call TEXT,
+    tool TEXT,
+    failed INTEGER NOT NULL,
+    duration INTEGER,
+    detail BLOB,
+    UNIQUE (workspace, number)
 );
+CREATE INDEX checkpoints_of_workspace ON steps (workspace, number) WHERE trigger_kind IS NOT NULL;
 CREATE TABLE refs (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE operations (
     position INTEGER PRIMARY KEY,

@@ -13,8 +13,8 @@ use super::objects::{self, Written};
 use super::{EmbeddedStore, log, schema};
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Receipt, Store, StoredCheckpoint, Swept,
-    Usage,
+    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Query, Receipt, Store, StoredCheckpoint,
+    Swept, Usage,
 };
 
 /// The write-ahead log is folded into the database when it has grown beyond this.
@@ -90,6 +90,10 @@ impl Store for EmbeddedStore {
         log::sessions(&self.connection(), workspace)
     }
 
+    fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
+        log::session(&self.connection(), session)
+    }
+
     fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
         log::reference(&self.connection(), name)
     }
@@ -98,16 +102,20 @@ impl Store for EmbeddedStore {
         log::references(&self.connection(), prefix)
     }
 
-    fn checkpoint(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
-        log::checkpoint(&self.connection(), step)
+    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+        log::step(&self.connection(), step)
     }
 
-    fn checkpoint_numbered(
+    fn step_numbered(
         &self,
-        session: SessionId,
+        workspace: WorkspaceId,
         number: u64,
     ) -> Result<Option<StoredCheckpoint>, StoreError> {
-        log::checkpoint_numbered(&self.connection(), session, number)
+        log::step_numbered(&self.connection(), workspace, number)
+    }
+
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        log::steps(&self.connection(), workspace, query)
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
-use stepback_model::record::{Annotation, OpStatus, Session, Step, StepKind, Trigger};
+use stepback_model::record::{
+    Annotation, Facts, OpStatus, OpenCall, Session, SessionInfo, Step, StepKind, Trigger,
+};
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
-use stepback_store::port::{Mutation, Store};
+use stepback_store::port::{Mutation, Query, Store};
 
 use super::hashes;
 use crate::sample::{Sample, append, put};
@@ -70,7 +72,7 @@ pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
     assert_eq!(checkpoints.len(), 1);
     assert_eq!(checkpoints[0].checkpoint.annotation, Annotation::default());
     assert_eq!((checkpoints[0].checkpoint.hidden_by, checkpoints[0].purged), (None, false));
-    assert_eq!(store.checkpoint(step.id).unwrap(), None);
+    assert_eq!(store.step(step.id).unwrap(), None);
     let operations = store.operations(workspace.id).unwrap();
     assert_eq!(operations.len(), 1);
     assert_eq!((operations[0].status, operations[0].undone), (OpStatus::Applying, false));
@@ -109,13 +111,14 @@ pub fn a_commit_applies_its_mutations_in_order(store: &dyn Store) {
         .unwrap();
     assert_eq!((receipt.steps, receipt.ops), (vec![1], vec![1]));
     assert_eq!(store.reference("head").unwrap(), Some(step.id));
-    let stored = store.checkpoint(step.id).unwrap().unwrap();
+    let stored = store.step(step.id).unwrap().unwrap();
     assert_eq!((stored.checkpoint.hidden_by, stored.purged), (Some(op.id), true));
     assert_eq!(store.operation(op.id).unwrap().unwrap().status, OpStatus::Done);
 }
 
-/// Steps count 1, 2, 3 in each session, whatever number the caller put in; receipts are in order of the mutations.
-pub fn steps_are_numbered_per_session(store: &dyn Store) {
+/// Steps count 1, 2, 3 in each workspace, over all its sessions and whatever number the caller put in; receipts are in
+/// order of the mutations.
+pub fn steps_are_numbered_per_workspace(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, one) = sample.begin(store, b"/w");
     let two = sample.session(workspace.id);
@@ -127,9 +130,11 @@ pub fn steps_are_numbered_per_session(store: &dyn Store) {
         steps.push(step);
     }
     let mutations: Vec<Mutation> = steps.iter().cloned().map(append).collect();
-    assert_eq!(store.commit(None, &mutations).unwrap().steps, [1, 1, 2, 3, 2]);
-    assert_eq!(store.commit(None, &[append(sample.step(two.id, STATE))]).unwrap().steps, [3]);
-    assert_eq!(store.checkpoint(steps[3].id).unwrap().unwrap().checkpoint.step.number, 3);
+    assert_eq!(store.commit(None, &mutations).unwrap().steps, [1, 2, 3, 4, 5]);
+    assert_eq!(store.commit(None, &[append(sample.step(two.id, STATE))]).unwrap().steps, [6]);
+    assert_eq!(store.step(steps[3].id).unwrap().unwrap().checkpoint.step.number, 4);
+    let (_, elsewhere) = sample.begin(store, b"/elsewhere");
+    assert_eq!(store.commit(None, &[append(sample.step(elsewhere.id, STATE))]).unwrap().steps, [1]);
 }
 
 /// Threads that append at once get every number once.
@@ -302,23 +307,33 @@ pub fn checkpoints_are_listed_newest_first(store: &dyn Store) {
 pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
     let sample = Sample::new(1);
     let (_, session) = sample.begin(store, b"/w");
-    for (at, trigger) in [Trigger::Manual, Trigger::Automatic, Trigger::Scheduled].into_iter().enumerate() {
+    let triggers = [Some(Trigger::Manual), Some(Trigger::Automatic), Some(Trigger::Scheduled), None];
+    for (at, trigger) in triggers.into_iter().enumerate() {
         let step = Step {
             parent: (at > 0).then(|| step_id(at as u8)),
             kind: if at == 1 { StepKind::Rewind } else { StepKind::Checkpoint },
             at: Timestamp::from_micros(-5 + at as i64),
             state: Hash::of(ObjectKind::State, &[at as u8]),
             summary: "quotes ' \" and \0 and \n and ü and 🦀".into(),
+            facts: Facts {
+                iteration: at as u64,
+                worker: (at == 2).then(|| "helper".into()),
+                call: (at == 3).then(|| "call-1".into()),
+                tool: (at == 1).then(|| "Bash".into()),
+                failed: at == 1,
+                duration: (at == 2).then_some(1 << 40),
+                detail: (at == 3).then_some(STATE),
+            },
             ..sample.step(session.id, STATE)
         };
         let annotation = Annotation {
             label: (at != 1).then(|| "v1.0 ü".to_string()),
             note: (at != 2).then(String::new),
-            tags: ["b", "a", "", "with, comma", "b"].map(String::from)[..at * 2].to_vec(),
+            tags: ["b", "a", "", "with, comma", "b", "c"].map(String::from)[..at * 2].to_vec(),
         };
         let mutation = Mutation::AppendStep { step: step.clone(), annotation: annotation.clone(), trigger };
         let number = store.commit(None, &[mutation]).unwrap().steps[0];
-        let stored = store.checkpoint(step.id).unwrap().unwrap();
+        let stored = store.step(step.id).unwrap().unwrap();
         assert_eq!(stored.checkpoint.step, Step { number, ..step });
         assert_eq!(stored.checkpoint.annotation, annotation);
         assert_eq!(
@@ -326,23 +341,102 @@ pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
             (trigger, None, false)
         );
     }
-    assert_eq!(store.checkpoint(step_id(99)).unwrap(), None);
+    assert_eq!(store.step(step_id(99)).unwrap(), None);
 }
 
-/// `#n` of a session is the n-th step and nothing else.
-pub fn a_checkpoint_is_found_by_its_number(store: &dyn Store) {
+/// `#n` of a workspace is the n-th step and nothing else.
+pub fn a_step_is_found_by_its_number(store: &dyn Store) {
     let sample = Sample::new(1);
-    let (_, session) = sample.begin(store, b"/w");
-    let (_, other) = sample.begin(store, b"/other");
+    let (workspace, session) = sample.begin(store, b"/w");
+    let (other, _) = sample.begin(store, b"/other");
     let steps: Vec<StepId> = (0..3u8).map(|at| sample.append(store, session.id, &[at]).0).collect();
     for (at, step) in steps.iter().enumerate() {
-        let found = store.checkpoint_numbered(session.id, at as u64 + 1).unwrap().unwrap();
-        assert_eq!(found, store.checkpoint(*step).unwrap().unwrap());
+        let found = store.step_numbered(workspace.id, at as u64 + 1).unwrap().unwrap();
+        assert_eq!(found, store.step(*step).unwrap().unwrap());
     }
     for number in [0, 4, u64::MAX, 1 << 63] {
-        assert_eq!(store.checkpoint_numbered(session.id, number).unwrap(), None, "#{number}");
+        assert_eq!(store.step_numbered(workspace.id, number).unwrap(), None, "#{number}");
     }
-    assert_eq!(store.checkpoint_numbered(other.id, 1).unwrap(), None);
+    assert_eq!(store.step_numbered(other.id, 1).unwrap(), None);
+}
+
+/// Steps are listed by what is asked for, newest first; what is no checkpoint is not among the checkpoints.
+pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, one) = sample.begin(store, b"/w");
+    let two = sample.session(workspace.id);
+    let (_, elsewhere) = sample.begin(store, b"/elsewhere");
+    let step = |session: &Session, kind, tool: &str, failed, iteration| Step {
+        kind,
+        facts: Facts {
+            tool: Some(tool.into()),
+            call: Some(format!("{tool}-1")),
+            failed,
+            iteration,
+            ..Facts::default()
+        },
+        ..sample.step(session.id, STATE)
+    };
+    let light = |step| Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
+    let mutations = [
+        Mutation::AddSession(two.clone()),
+        append(step(&one, StepKind::ToolStart, "Bash", false, 1)),
+        light(step(&one, StepKind::ToolEnd, "Bash", true, 1)),
+        light(step(&two, StepKind::ToolStart, "Read", false, 2)),
+        light(step(&elsewhere, StepKind::ToolStart, "Bash", false, 1)),
+        light(step(&two, StepKind::UserInput, "Bash", false, 3)),
+    ];
+    store.commit(None, &mutations).unwrap();
+    let numbers = |query: Query| -> Vec<u64> {
+        store
+            .steps(workspace.id, &query)
+            .unwrap()
+            .iter()
+            .map(|stored| stored.checkpoint.step.number)
+            .collect()
+    };
+    let all = Query::default;
+    assert_eq!(numbers(all()), [4, 3, 2, 1]);
+    assert_eq!(numbers(Query { oldest_first: true, limit: Some(2), ..all() }), [1, 2]);
+    assert_eq!(numbers(Query { session: Some(two.id), ..all() }), [4, 3]);
+    assert_eq!(numbers(Query { kinds: vec![StepKind::ToolStart, StepKind::UserInput], ..all() }), [4, 3, 1]);
+    assert_eq!(numbers(Query { tool: Some("bash".into()), ..all() }), [4, 2, 1]);
+    assert_eq!(numbers(Query { call: Some("Read-1".into()), ..all() }), [3]);
+    assert_eq!(numbers(Query { failed: Some(true), ..all() }), [2]);
+    assert_eq!(numbers(Query { iteration: Some(1), ..all() }), [2, 1]);
+    assert_eq!(numbers(Query { after: Some(1), before: Some(4), ..all() }), [3, 2]);
+    assert_eq!(numbers(Query { limit: Some(0), ..all() }), [0; 0]);
+    let kept = store.checkpoints(workspace.id).unwrap();
+    assert_eq!(kept.iter().map(|stored| stored.checkpoint.step.number).collect::<Vec<_>>(), [1]);
+}
+
+/// What is known about a session can be replaced, of that session only.
+pub fn what_is_known_about_a_session_grows(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let (workspace, one) = sample.begin(store, b"/w");
+    let two = sample.session(workspace.id);
+    let info = SessionInfo {
+        external: Some("abc".into()),
+        iteration: 7,
+        tip: Some(STATE),
+        cursor: Some(serde_json::json!({"offset": 5})),
+        open: vec![OpenCall {
+            call: "c".into(),
+            step: step_id(1),
+            tool: Some("Bash".into()),
+            at: Timestamp::from_micros(5),
+            worker: None,
+            changes: true,
+            paths: vec!["a/b".into()],
+            ended: false,
+        }],
+        ..SessionInfo::default()
+    };
+    let set = Mutation::SetSessionInfo { session: one.id, info: Box::new(info.clone()) };
+    store.commit(None, &[Mutation::AddSession(two.clone()), set]).unwrap();
+    assert_eq!(store.session(one.id).unwrap().unwrap(), Session { info, ..one });
+    assert_eq!(store.session(two.id).unwrap().unwrap(), two);
+    assert_eq!(store.session(stepback_model::ids::SessionId::from_bytes([9; 16])).unwrap(), None);
 }
 
 /// An annotation is replaced whole, and can be taken away.
@@ -356,8 +450,8 @@ pub fn annotating_replaces_the_annotation(store: &dyn Store) {
     let partial = Annotation { tags: vec!["u".into()], ..Annotation::default() };
     for annotation in [full, partial, Annotation::default()] {
         store.commit(None, &[Mutation::Annotate { step, annotation: annotation.clone() }]).unwrap();
-        assert_eq!(store.checkpoint(step).unwrap().unwrap().checkpoint.annotation, annotation);
-        assert_eq!(store.checkpoint(other).unwrap().unwrap().checkpoint.annotation, Annotation::default());
+        assert_eq!(store.step(step).unwrap().unwrap().checkpoint.annotation, annotation);
+        assert_eq!(store.step(other).unwrap().unwrap().checkpoint.annotation, Annotation::default());
     }
 }
 
@@ -379,7 +473,7 @@ pub fn hidden_checkpoints_stay_listed_and_come_back(store: &dyn Store) {
     assert_eq!(hidden(), [None, Some(by), Some(by)]);
     store.commit(None, &[Mutation::SetHidden { steps: vec![steps[0]], by: None }]).unwrap();
     assert_eq!(hidden(), [None, Some(by), None]);
-    store.read(ObjectKind::Blob, store.checkpoint(steps[1]).unwrap().unwrap().checkpoint.step.state).unwrap();
+    store.read(ObjectKind::Blob, store.step(steps[1]).unwrap().unwrap().checkpoint.step.state).unwrap();
 }
 
 /// Purging marks hidden checkpoints; one that was shown again in time keeps its state.
@@ -391,8 +485,8 @@ pub fn only_hidden_checkpoints_are_purged(store: &dyn Store) {
     let by = Some(OpId::from_bytes([5; 16]));
     store.commit(None, &[Mutation::SetHidden { steps: vec![hidden], by }]).unwrap();
     store.commit(None, &[Mutation::Purge { steps: vec![hidden, shown] }]).unwrap();
-    assert!(store.checkpoint(hidden).unwrap().unwrap().purged);
-    assert!(!store.checkpoint(shown).unwrap().unwrap().purged);
+    assert!(store.step(hidden).unwrap().unwrap().purged);
+    assert!(!store.step(shown).unwrap().unwrap().purged);
 }
 
 /// Every commit moves the mark; looking does not.

@@ -1,0 +1,167 @@
+//! Stopping a live agent: breakpoints, pauses, stops and their answers, shared between processes through files.
+//!
+//! The process that stops is an agent's hook; the one that answers is a person's command. Neither is a server, and neither may
+//! depend on the other being there. So everything is a small file in the store, written beside and renamed into place:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `breakpoints.json` | the breakpoints of the workspace and how often each was hit |
+//! | `pause-SESSION`, `pause-all` | stop at the next call |
+//! | `say-SESSION-N` | a message for the agent, delivered with the next answer |
+//! | `stop-ID.json` | an agent is waiting here; its hook process is named in it |
+//! | `answer-ID.json` | what the person said |
+//!
+//! As long as the directory does not exist, nothing is to be stopped, and finding that out costs one look.
+
+mod breakpoint;
+mod stop;
+
+pub use breakpoint::{Breakpoint, Breakpoints, Moment, On, Side};
+pub use stop::{Answer, Stop};
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use stepback_model::ids::SessionId;
+
+use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+/// What controls the agents of one workspace.
+#[derive(Debug)]
+pub struct Control {
+    dir: PathBuf,
+}
+
+impl Workspace<'_> {
+    /// What controls the agents here. A store without a directory of its own cannot stop anybody.
+    pub fn control(&self) -> Result<Control, EngineError> {
+        match self.local_dir()? {
+            Some(dir) => Ok(Control::of(&dir)),
+            None => Err(EngineError::Input("this store has no place for breakpoints".into())),
+        }
+    }
+}
+
+impl Control {
+    /// The control files beside the other files of a workspace.
+    pub fn of(workspace_dir: &Path) -> Self {
+        Self { dir: workspace_dir.join("control") }
+    }
+
+    /// Whether anything may have to be stopped or said.
+    pub fn is_armed(&self) -> bool {
+        self.dir.is_dir()
+    }
+
+    /// Stops `session`, or every session, at its next call.
+    pub fn pause(&self, session: Option<SessionId>) -> io::Result<()> {
+        self.put(&pause_name(session), b"")
+    }
+
+    /// Whether `session` shall stop at its next call.
+    pub fn is_paused(&self, session: SessionId) -> bool {
+        self.dir.join(pause_name(Some(session))).exists() || self.dir.join(pause_name(None)).exists()
+    }
+
+    /// Lets `session`, or every session, run again. Says whether anything was paused.
+    pub fn unpause(&self, session: Option<SessionId>) -> io::Result<bool> {
+        let mut any = false;
+        for name in self.names("pause-")? {
+            if session.is_none() || name == pause_name(session) || name == pause_name(None) {
+                any |= self.remove(&name)?;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Leaves a message for `session`.
+    pub fn say(&self, session: SessionId, text: &str) -> io::Result<()> {
+        for number in 0..10_000 {
+            let name = format!("say-{session}-{number:04}");
+            if !self.dir.join(&name).exists() {
+                return self.put(&name, text.as_bytes());
+            }
+        }
+        Err(io::Error::other("too many messages are waiting"))
+    }
+
+    /// Takes the messages that wait for `session`, oldest first. Each is delivered once.
+    pub fn take_said(&self, session: SessionId) -> io::Result<Vec<String>> {
+        let mut names = self.names(&format!("say-{session}-"))?;
+        names.sort();
+        let mut texts = Vec::new();
+        for name in names {
+            let text = fs::read_to_string(self.dir.join(&name));
+            if self.remove(&name)? {
+                texts.extend(text);
+            }
+        }
+        Ok(texts)
+    }
+
+    /// Forgets the directory when nothing is left in it, so that hooks need not look any further.
+    pub fn disarm_if_empty(&self) {
+        // Fails, as it should, while anything is in it; the lock file does not count.
+        if let Ok(names) = self.names("")
+            && names.iter().all(|name| name == LOCK)
+        {
+            let _ = self.remove(LOCK);
+            let _ = fs::remove_dir(&self.dir);
+        }
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        self.make()?;
+        let path = self.dir.join(LOCK);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    fn make(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
+    }
+
+    /// Writes a file so that whoever reads it sees all of it or nothing.
+    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.make()?;
+        let aside = self.dir.join(format!(".{name}.{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+        file.write_all(bytes)?;
+        fs::rename(&aside, self.dir.join(name))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<bool> {
+        match fs::remove_file(self.dir.join(name)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn names(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            if let Ok(name) = entry?.file_name().into_string()
+                && name.starts_with(prefix)
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+}
+
+const LOCK: &str = "lock";
+
+fn pause_name(session: Option<SessionId>) -> String {
+    session.map_or_else(|| "pause-all".into(), |session| format!("pause-{session}"))
+}

@@ -1,0 +1,232 @@
+//! Breakpoints: when to stop, and how often it came to that.
+
+use std::fs;
+use std::io;
+
+use globset::GlobBuilder;
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::Control;
+
+/// Largest compiled pattern. Matching takes time linear in the text whatever the pattern is; this bounds the memory.
+const PATTERN_LIMIT: usize = 1 << 20;
+/// How much of an input a pattern is matched against.
+const TEXT_LIMIT: usize = 1 << 20;
+
+const FILE: &str = "breakpoints.json";
+
+/// What a breakpoint waits for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "on")]
+pub enum On {
+    /// A call of a tool; `*` is any.
+    Tool {
+        /// Its name; letter case does not matter.
+        name: String,
+    },
+    /// A model turn.
+    Iteration {
+        /// Which.
+        number: u64,
+    },
+    /// An input that matches a regular expression.
+    Pattern {
+        /// The expression.
+        pattern: String,
+    },
+    /// Something went wrong.
+    Error,
+    /// A call that names a path.
+    Path {
+        /// Which paths.
+        glob: String,
+    },
+    /// The session has cost so much.
+    Cost {
+        /// In dollars.
+        usd: f64,
+    },
+}
+
+/// Where a call is when it is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// About to run.
+    Start,
+    /// It has run.
+    End,
+}
+
+/// What is known when it has to be decided whether to stop.
+pub struct Moment<'a> {
+    /// Before or after the call.
+    pub side: Side,
+    /// The tool.
+    pub tool: &'a str,
+    /// Its input, as text.
+    pub input: &'a str,
+    /// Paths it names, relative to the workspace where they are inside.
+    pub paths: &'a [String],
+    /// Whether it went wrong.
+    pub failed: bool,
+    /// The model turn, and what the session has cost so far in millionths of a dollar; asked for only when needed.
+    pub session: &'a dyn Fn() -> (u64, u64),
+}
+
+/// A condition that stops a live agent.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Breakpoint {
+    /// Counts from 1.
+    pub id: u64,
+    /// What it waits for.
+    #[serde(flatten)]
+    pub on: On,
+    /// The input must match this regular expression as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// Whether it is in force.
+    pub enabled: bool,
+    /// How often its condition held.
+    pub hits: u64,
+    /// It stops from this hit on; earlier ones are only counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_hit: Option<u64>,
+    /// A log point: it is recorded and nothing stops.
+    pub log: bool,
+}
+
+/// The breakpoints of a workspace.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Breakpoints {
+    next: u64,
+    /// In the order they were added.
+    pub items: Vec<Breakpoint>,
+}
+
+impl Breakpoint {
+    /// Says what is wrong with the expressions in it, if anything is.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(condition) = &self.condition {
+            compile(condition)?;
+        }
+        match &self.on {
+            On::Pattern { pattern } => compile(pattern).map(drop),
+            On::Path { glob } => GlobBuilder::new(glob).build().map(drop).map_err(|error| error.to_string()),
+            On::Cost { usd } if !usd.is_finite() || *usd < 0.0 => Err("a cost is a number of dollars".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What it waits for, in words.
+    pub fn describe(&self) -> String {
+        let mut text = match &self.on {
+            On::Tool { name } => format!("tool {name}"),
+            On::Iteration { number } => format!("iteration {number}"),
+            On::Pattern { pattern } => format!("pattern {pattern}"),
+            On::Error => "error".into(),
+            On::Path { glob } => format!("path {glob}"),
+            On::Cost { usd } => format!("cost {usd}"),
+        };
+        if let Some(condition) = &self.condition {
+            text.push_str(&format!(" if the input matches {condition}"));
+        }
+        text
+    }
+
+    fn holds(&self, moment: &Moment<'_>) -> bool {
+        let input = clipped(moment.input);
+        let at_start = moment.side == Side::Start;
+        let held = match &self.on {
+            On::Tool { name } => at_start && (name == "*" || name.eq_ignore_ascii_case(moment.tool)),
+            On::Iteration { number } => at_start && (moment.session)().0 >= *number,
+            On::Pattern { pattern } => at_start && compile(pattern).is_ok_and(|regex| regex.is_match(input)),
+            On::Error => moment.failed && !at_start,
+            On::Path { glob } => {
+                let glob = GlobBuilder::new(glob).literal_separator(false).build();
+                at_start
+                    && glob.is_ok_and(|glob| {
+                        let glob = glob.compile_matcher();
+                        moment.paths.iter().any(|path| glob.is_match(path))
+                    })
+            }
+            On::Cost { usd } => at_start && (moment.session)().1 as f64 >= usd * 1e6,
+        };
+        held && self
+            .condition
+            .as_ref()
+            .is_none_or(|condition| compile(condition).is_ok_and(|regex| regex.is_match(input)))
+    }
+}
+
+fn compile(pattern: &str) -> Result<Regex, String> {
+    RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).dfa_size_limit(PATTERN_LIMIT).build().map_err(
+        |error| match error {
+            regex::Error::CompiledTooBig(_) => {
+                "it needs too much memory; use smaller repetitions".to_string()
+            }
+            other => other.to_string(),
+        },
+    )
+}
+
+fn clipped(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_LIMIT)]
+}
+
+impl Control {
+    /// The breakpoints. A file that cannot be read is an error, not an empty list.
+    pub fn breakpoints(&self) -> io::Result<Breakpoints> {
+        match fs::read(self.dir.join(FILE)) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Breakpoints::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Changes the breakpoints while nobody else does.
+    pub fn change_breakpoints<T>(&self, change: impl FnOnce(&mut Breakpoints) -> T) -> io::Result<T> {
+        let lock = self.lock()?;
+        let mut breakpoints = self.breakpoints()?;
+        let result = change(&mut breakpoints);
+        match breakpoints.items.is_empty() {
+            true => drop(self.remove(FILE)?),
+            false => self.put(FILE, &serde_json::to_vec_pretty(&breakpoints).map_err(io::Error::other)?)?,
+        }
+        drop(lock);
+        self.disarm_if_empty();
+        Ok(result)
+    }
+
+    /// Counts the breakpoints whose condition holds, and returns those that take effect: stops and log points.
+    pub fn hits(&self, moment: &Moment<'_>) -> io::Result<Vec<Breakpoint>> {
+        let holds = |breakpoint: &Breakpoint| breakpoint.enabled && breakpoint.holds(moment);
+        if !self.breakpoints()?.items.iter().any(holds) {
+            return Ok(Vec::new());
+        }
+        self.change_breakpoints(|breakpoints| {
+            let mut hit = Vec::new();
+            for breakpoint in breakpoints.items.iter_mut().filter(|breakpoint| holds(breakpoint)) {
+                breakpoint.hits += 1;
+                // A turn and a sum are reached once; a person who goes on does not want to stop at every call after it.
+                if matches!(breakpoint.on, On::Iteration { .. } | On::Cost { .. }) {
+                    breakpoint.enabled = false;
+                }
+                if breakpoint.from_hit.is_none_or(|from| breakpoint.hits >= from) {
+                    hit.push(breakpoint.clone());
+                }
+            }
+            hit
+        })
+    }
+}
+
+impl Breakpoints {
+    /// Adds one and returns its id.
+    pub fn add(&mut self, on: On, condition: Option<String>, from_hit: Option<u64>, log: bool) -> u64 {
+        self.next += 1;
+        let id = self.next;
+        self.items.push(Breakpoint { id, on, condition, enabled: true, hits: 0, from_hit, log });
+        id
+    }
+}

@@ -1,0 +1,71 @@
+//! Parts of a change: the hunks of a text file, so that one of them can be taken back without the others.
+
+use similar::{Algorithm, capture_diff_slices};
+use stepback_model::change::Change;
+use stepback_model::hash::ObjectKind;
+use stepback_model::object::{ObjectSink, ObjectSource};
+use stepback_model::tree::{Content, Node};
+
+use crate::error::EngineError;
+
+/// The same change with only `wanted` hunks (counted from 1) in it: taking it back takes back those.
+pub(crate) fn without(
+    source: &dyn ObjectSource,
+    sink: &dyn ObjectSink,
+    change: &Change,
+    wanted: &[usize],
+) -> Result<Change, EngineError> {
+    let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
+        return Err(EngineError::Input(format!(
+            "{} has no hunks: it is not a text file that was modified",
+            change.path
+        )));
+    };
+    let (old, new): (Vec<&[u8]>, Vec<&[u8]>) = (lines(&before), lines(&after));
+    let hunks: Vec<_> = capture_diff_slices(Algorithm::Myers, &old, &new)
+        .into_iter()
+        .filter(|op| op.tag() != similar::DiffTag::Equal)
+        .collect();
+    if let Some(unknown) = wanted.iter().find(|number| **number == 0 || **number > hunks.len()) {
+        return Err(EngineError::Input(format!(
+            "there is no hunk {unknown}: the change of {} has {} of them",
+            change.path,
+            hunks.len()
+        )));
+    }
+    let mut result = Vec::with_capacity(after.len());
+    let mut at = 0;
+    for (index, hunk) in hunks.iter().enumerate() {
+        result.extend(new[at..hunk.new_range().start].concat());
+        if wanted.contains(&(index + 1)) {
+            result.extend(old[hunk.old_range()].concat());
+        } else {
+            result.extend(new[hunk.new_range()].concat());
+        }
+        at = hunk.new_range().end;
+    }
+    result.extend(new[at..].concat());
+    let hash = sink.write(ObjectKind::Blob, &result, None)?;
+    let Some(Node::File { mode, .. }) = change.after else { return Ok(change.clone()) };
+    let partly = Node::File { mode, size: result.len() as u64, content: Content::Whole(hash) };
+    Ok(Change { before: Some(partly), ..change.clone() })
+}
+
+/// How many hunks a change has; `None` if it is not a modified text file.
+pub fn count(source: &dyn ObjectSource, change: &Change) -> Result<Option<usize>, EngineError> {
+    let (Some(before), Some(after)) = (text(source, &change.before)?, text(source, &change.after)?) else {
+        return Ok(None);
+    };
+    let ops = capture_diff_slices(Algorithm::Myers, &lines(&before), &lines(&after));
+    Ok(Some(ops.iter().filter(|op| op.tag() != similar::DiffTag::Equal).count()))
+}
+
+fn lines(bytes: &[u8]) -> Vec<&[u8]> {
+    bytes.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
+fn text(source: &dyn ObjectSource, node: &Option<Node>) -> Result<Option<Vec<u8>>, EngineError> {
+    let Some(Node::File { content: Content::Whole(hash), .. }) = node else { return Ok(None) };
+    let bytes = source.read(ObjectKind::Blob, *hash)?;
+    Ok((!bytes.contains(&0)).then_some(bytes))
+}

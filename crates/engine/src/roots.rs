@@ -1,0 +1,40 @@
+//! Which directories are workspaces, known without opening the database.
+//!
+//! A hook has a few milliseconds to find out where it is. For every workspace there is a small file in the store, named after
+//! the hash of its root, that holds its id. It is a hint: lost, it is written again by the next command that opens the
+//! workspace; wrong, it names a workspace that does not exist, and the database is asked.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::WorkspaceId;
+
+/// The nearest workspace at or above `dir`: its root, and the directory for its caches and locks.
+pub fn find(store: &Path, dir: &Path) -> Option<(PathBuf, PathBuf)> {
+    dir.ancestors().find_map(|root| {
+        let id = fs::read_to_string(marker(store, root)).ok()?;
+        let id = WorkspaceId::from_hex(id.trim())?;
+        Some((root.to_path_buf(), store.join("workspaces").join(id.to_string())))
+    })
+}
+
+/// Notes that `root` is a workspace.
+pub(crate) fn note(store: &Path, root: &Path, id: WorkspaceId) -> io::Result<()> {
+    let marker = marker(store, root);
+    if marker.exists() {
+        return Ok(());
+    }
+    if let Some(dir) = marker.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    fs::write(marker, id.to_string())
+}
+
+fn marker(store: &Path, root: &Path) -> PathBuf {
+    let hash = Hash::of(ObjectKind::Blob, root.as_os_str().as_bytes());
+    let name: String = hash.as_bytes()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    store.join("roots").join(name)
+}

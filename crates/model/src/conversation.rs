@@ -1,0 +1,172 @@
+//! Conversations: a chain of messages, each with the hash of the one before it.
+//!
+//! The last message names the whole conversation. Appending one to a thousand stores that message and 40 bytes; two
+//! conversations that begin alike share what they share; equal conversations have equal tips, however they came about; and
+//! where two part is found by walking back from both tips no further than that.
+//!
+//! A [`crate::list`] would do the same with random access, but appending one item to a list of thousands writes a leaf of
+//! on average 64 hashes, which is more than most messages have. Conversations are appended to all the time and read
+//! from the end.
+//!
+//! What a message is, is the agent's business: one line of its own record, as JSON text.
+
+use minicbor::{Decode, Encode};
+
+use crate::hash::{Hash, ObjectKind};
+use crate::object::{ObjectError, ObjectSink, ObjectSource};
+
+/// One message.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Message {
+    /// The one before it.
+    #[n(0)]
+    pub previous: Option<Hash>,
+    /// How many messages there are up to and including this one.
+    #[n(1)]
+    pub count: u64,
+    /// The message, as the agent wrote it down.
+    #[n(2)]
+    pub text: String,
+}
+
+impl Message {
+    /// Canonical bytes.
+    pub fn encode_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.text.len() + 48);
+        // Writing into a Vec cannot fail.
+        let _ = minicbor::encode(self, &mut bytes);
+        bytes
+    }
+
+    /// Reads the message stored under `hash`.
+    pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Self, ObjectError> {
+        let bytes = source.read(ObjectKind::Message, hash)?;
+        minicbor::decode(&bytes).map_err(|error| ObjectError::corrupt(ObjectKind::Message, hash, error))
+    }
+}
+
+/// How many messages the conversation that ends in `tip` has.
+pub fn len(source: &(impl ObjectSource + ?Sized), tip: Option<Hash>) -> Result<u64, ObjectError> {
+    tip.map_or(Ok(0), |tip| Message::load(source, tip).map(|message| message.count))
+}
+
+/// Appends messages to the conversation that ends in `tip` (and has `count` messages) and returns the new tip.
+pub fn append<'t>(
+    sink: &(impl ObjectSink + ?Sized),
+    tip: Option<Hash>,
+    count: u64,
+    texts: impl IntoIterator<Item = &'t str>,
+) -> Result<Option<Hash>, ObjectError> {
+    let (mut tip, mut count) = (tip, count);
+    for text in texts {
+        count += 1;
+        let message = Message { previous: tip, count, text: text.to_string() };
+        tip = Some(sink.write(ObjectKind::Message, &message.encode_bytes(), None)?);
+    }
+    Ok(tip)
+}
+
+/// The last `most` messages, oldest first, each with its hash.
+pub fn tail(
+    source: &(impl ObjectSource + ?Sized),
+    tip: Option<Hash>,
+    most: usize,
+) -> Result<Vec<(Hash, Message)>, ObjectError> {
+    let mut messages: Vec<(Hash, Message)> = Vec::new();
+    let mut at = tip;
+    while let Some(hash) = at {
+        if messages.len() >= most {
+            break;
+        }
+        let message = Message::load(source, hash)?;
+        // Counts fall by one from message to message, so that no chain can be endless.
+        let expected = messages.last().map(|(_, later)| later.count - 1);
+        if message.count == 0
+            || expected.is_some_and(|count| count != message.count)
+            || message.previous.is_none() != (message.count == 1)
+        {
+            return Err(ObjectError::corrupt(ObjectKind::Message, hash, "it is not where it should be"));
+        }
+        at = message.previous;
+        messages.push((hash, message));
+    }
+    messages.reverse();
+    Ok(messages)
+}
+
+/// All messages, oldest first.
+pub fn texts(source: &(impl ObjectSource + ?Sized), tip: Option<Hash>) -> Result<Vec<String>, ObjectError> {
+    Ok(tail(source, tip, usize::MAX)?.into_iter().map(|(_, message)| message.text).collect())
+}
+
+/// The conversation with only its first `keep` messages; the same one if it has no more.
+pub fn shorten(
+    source: &(impl ObjectSource + ?Sized),
+    tip: Option<Hash>,
+    keep: u64,
+) -> Result<Option<Hash>, ObjectError> {
+    let mut at = tip;
+    while let Some(hash) = at {
+        let message = Message::load(source, hash)?;
+        if message.count <= keep {
+            break;
+        }
+        at = message.previous;
+    }
+    Ok(at)
+}
+
+/// How many messages two conversations have in common from the beginning.
+pub fn shared(
+    source: &(impl ObjectSource + ?Sized),
+    a: Option<Hash>,
+    b: Option<Hash>,
+) -> Result<u64, ObjectError> {
+    let (mut a, mut b) = (a, b);
+    loop {
+        let (Some(left), Some(right)) = (a, b) else { return Ok(0) };
+        if left == right {
+            return len(source, Some(left));
+        }
+        let (left, right) = (Message::load(source, left)?, Message::load(source, right)?);
+        if left.count >= right.count {
+            a = left.previous;
+        }
+        if right.count >= left.count {
+            b = right.previous;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::tests::Memory;
+
+    #[test]
+    fn equal_conversations_have_equal_tips_and_share_their_beginning() {
+        let objects = Memory::default();
+        let a = append(&objects, None, 0, ["one", "two", "three"]).unwrap();
+        let b = append(&objects, None, 0, ["one"]).unwrap();
+        let b = append(&objects, b, 1, ["two"]).unwrap();
+        assert_eq!(shorten(&objects, a, 2).unwrap(), b);
+        let b = append(&objects, b, 2, ["other", "more"]).unwrap();
+        assert_eq!(shared(&objects, a, b).unwrap(), 2);
+        assert_eq!(texts(&objects, b).unwrap(), ["one", "two", "other", "more"]);
+        assert_eq!(shared(&objects, a, None).unwrap(), 0);
+        let tail = tail(&objects, a, 2).unwrap();
+        assert_eq!(
+            tail.iter().map(|(_, message)| message.text.as_str()).collect::<Vec<_>>(),
+            ["two", "three"]
+        );
+    }
+
+    #[test]
+    fn a_chain_that_does_not_count_is_refused() {
+        let objects = Memory::default();
+        let bytes = Message { previous: None, count: 7, text: "lonely".into() }.encode_bytes();
+        let hash = objects.write(ObjectKind::Message, &bytes, None).unwrap();
+        assert!(matches!(texts(&objects, Some(hash)), Err(ObjectError::Corrupt { .. })));
+    }
+}
