@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod fork;
+pub mod import;
 pub mod install;
 pub mod transcript;
 

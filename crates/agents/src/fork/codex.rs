@@ -1,0 +1,25 @@
+//! Codex: a truncated rollout under a new id. It needs no entry in any of its databases.
+
+use super::{Fork, Mode, Source, Start, Wish, Write, last_argument, rewrite, words};
+
+pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Fork {
+    let session = rewrite::timed_uuid(wish.id, wish.now);
+    let old = source.place.session.as_str();
+    // The id also stands inside of paths and compound ids, and it is no word of any language.
+    let lines =
+        start.lines.iter().map(|line| rewrite::cwd(&line.replace(old, &session), source.cwd, wish.cwd));
+    let time = rewrite::name_time(wish.now, 19);
+    let day = time[..10].replace('-', "/");
+    let name = format!("rollout-{time}-{session}.jsonl");
+    let path = source.home.codex.join("sessions").join(day).join(name);
+    let writes = vec![Write { path, bytes: rewrite::file(lines) }];
+    let command = match wish.mode {
+        Mode::Interactive => words(["codex", "resume", &session]),
+        Mode::Prompt(prompt) => {
+            let mut command = words(["codex", "exec", "resume", &session]);
+            last_argument(&mut command, prompt);
+            command
+        }
+    };
+    Fork { session, kept: 0, writes, prepare: None, command, cwd: wish.cwd.into(), note: None }
+}

@@ -1,0 +1,39 @@
+//! Gemini CLI: a truncated session file under a new id, among the chats of the directory to go on in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Fork, Mode, Source, Start, Wish, Write, rewrite, words};
+
+pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Fork {
+    let session = rewrite::uuid(wish.id);
+    let old = source.place.session.as_str();
+    let lines = start.lines.iter().map(|line| rewrite::value(line, old, &session));
+    let chats = chats(source, wish.cwd);
+    let folder = chats.clone().or_else(|| source.place.path.parent().map(PathBuf::from)).unwrap_or_default();
+    let path = folder.join(format!("session-{}-{}.jsonl", rewrite::name_time(wish.now, 16), &session[..8]));
+    let file = path.to_string_lossy().into_owned();
+    let writes = vec![Write { path, bytes: rewrite::file(lines) }];
+    // A directory it does not know yet has no chats to be found among, but a file can be named from anywhere.
+    let mut command = match chats {
+        Some(_) => words(["gemini", "--resume", &session]),
+        None => words(["gemini", "--session-file", &file]),
+    };
+    if let Mode::Prompt(prompt) = wish.mode {
+        command.push(format!("--prompt={prompt}"));
+    }
+    Fork { session, kept: 0, writes, prepare: None, command, cwd: wish.cwd.into(), note: None }
+}
+
+/// Where Gemini CLI looks for the chats of a directory, if it knows that directory.
+fn chats(source: &Source<'_>, cwd: &Path) -> Option<PathBuf> {
+    if cwd == source.cwd {
+        return source.place.path.parent().map(PathBuf::from);
+    }
+    let projects = fs::read_dir(source.home.gemini.join("tmp")).ok()?;
+    let of = |folder: &PathBuf| {
+        fs::read_to_string(folder.join(".project_root")).is_ok_and(|root| Path::new(root.trim()) == cwd)
+    };
+    let folders = projects.filter_map(|entry| Some(entry.ok()?.path()));
+    folders.into_iter().find(of).map(|folder| folder.join("chats"))
+}

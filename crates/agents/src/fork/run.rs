@@ -1,0 +1,92 @@
+//! Carrying out a fork: writing its files, and running what must run before it can go on.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::{Fork, ForkError, Prepare, Write};
+use crate::transcript::{Cursor, read};
+
+/// How long an agent's own command may take, in tenths of a second.
+const PATIENCE: u32 = 1200;
+
+/// A fork that can go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// The id of the new session.
+    pub session: String,
+    /// What goes on.
+    pub command: Vec<String>,
+    /// Where.
+    pub cwd: PathBuf,
+}
+
+/// Carries out a fork. Nothing that exists is overwritten; if anything fails, what was written is removed again.
+pub fn carry_out(fork: &Fork) -> Result<Ready, ForkError> {
+    let mut written = Vec::new();
+    let done = write_all(&fork.writes, &mut written).and_then(|()| match &fork.prepare {
+        Some(prepare) => run(prepare, fork),
+        None => Ok(()),
+    });
+    if done.is_err() {
+        // It is ours alone, and the session it belongs to does not exist.
+        for path in written {
+            let _ = fs::remove_file(path);
+        }
+    }
+    done.map(|()| Ready {
+        session: fork.session.clone(),
+        command: fork.command.clone(),
+        cwd: fork.cwd.clone(),
+    })
+}
+
+fn write_all<'a>(writes: &'a [Write], written: &mut Vec<&'a Path>) -> Result<(), ForkError> {
+    for Write { path, bytes } in writes {
+        let failed = |source| ForkError::Write { path: path.clone(), source };
+        if let Some(folder) = path.parent() {
+            stepback_faults::point().map_err(failed)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        }
+        stepback_faults::point().map_err(failed)?;
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+        written.push(path);
+        stepback_faults::point().map_err(failed)?;
+        file.write_all(bytes).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn run(prepare: &Prepare, fork: &Fork) -> Result<(), ForkError> {
+    let failed = |why: String| ForkError::Prepare { command: prepare.command.join(" "), why };
+    let outcome = wait(prepare, fork);
+    let made = read(&prepare.place, &Cursor::default()).map(|fresh| fresh.lines.len());
+    let _ = fs::remove_file(&prepare.file);
+    match (outcome, made) {
+        (Err(error), _) => Err(failed(error.to_string())),
+        (Ok(()), Ok(lines)) if lines == fork.kept => Ok(()),
+        (Ok(()), Ok(lines)) => Err(failed(format!("{lines} of {} messages arrived", fork.kept))),
+        (Ok(()), Err(error)) => Err(failed(error.to_string())),
+    }
+}
+
+fn wait(prepare: &Prepare, fork: &Fork) -> io::Result<()> {
+    let (program, arguments) = prepare.command.split_first().ok_or_else(|| io::Error::other("no command"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(&fork.cwd);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    for _ in 0..PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            return if status.success() { Ok(()) } else { Err(io::Error::other(status.to_string())) };
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    child.kill()?;
+    child.wait()?;
+    Err(io::Error::other("it did not end"))
+}

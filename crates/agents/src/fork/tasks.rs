@@ -1,0 +1,130 @@
+//! Claude Code's task list, which it keeps beside the conversation, as it was at the cut.
+//!
+//! The files say only what the list is now. What it was is replayed from the calls that made it; from a file is taken only
+//! what no call changes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::Write;
+use crate::agent::Agent;
+use crate::transcript::{Part, messages, text};
+
+/// The files of the list that belongs to a new session.
+pub(super) fn writes(claude: &Path, old: &str, new: &str, lines: &[String]) -> Vec<Write> {
+    let (tasks, highest) = replay(lines);
+    let folder = claude.join("tasks").join(new);
+    let mut writes = Vec::new();
+    for (id, mut task) in tasks {
+        let file = claude.join("tasks").join(old).join(format!("{id}.json"));
+        let now: Option<Map<String, Value>> =
+            fs::read(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        for (key, value) in now.into_iter().flatten() {
+            if !["owner", "blocks", "blockedBy", "activeForm", "metadata"].contains(&key.as_str()) {
+                task.entry(key).or_insert(value);
+            }
+        }
+        let bytes = format!("{:#}", Value::Object(task)).into_bytes();
+        writes.push(Write { path: folder.join(format!("{id}.json")), bytes });
+    }
+    if highest > 0 {
+        // So that a number that was given once is not given again.
+        writes.push(Write { path: folder.join(".highwatermark"), bytes: highest.to_string().into_bytes() });
+    }
+    writes
+}
+
+type Tasks = BTreeMap<u64, Map<String, Value>>;
+
+/// The list that the calls in these lines led to, and the highest number given.
+fn replay(lines: &[String]) -> (Tasks, u64) {
+    let all = messages(Agent::Claude, lines);
+    let mut calls = BTreeMap::new();
+    let (mut tasks, mut highest) = (Tasks::new(), 0);
+    for part in all.iter().flat_map(|message| &message.parts) {
+        match part {
+            Part::ToolCall { id, name, input, .. } if name == "TaskCreate" || name == "TaskUpdate" => {
+                calls.insert(id.as_str(), (name.as_str(), input));
+            }
+            Part::ToolResult { id, output, failed: false, .. } => match calls.remove(id.as_str()) {
+                Some(("TaskCreate", input)) => {
+                    if let Some(number) = created(output) {
+                        highest = highest.max(number);
+                        tasks.insert(number, create(number, input));
+                    }
+                }
+                Some((_, input)) => update(&mut tasks, input),
+                None => {}
+            },
+            _ => {}
+        }
+    }
+    (tasks, highest)
+}
+
+/// The number in `Task #1 created successfully: …`.
+fn created(output: &Value) -> Option<u64> {
+    let said = match output {
+        Value::String(said) => said.as_str(),
+        blocks => text(blocks.get(0)?, "text")?,
+    };
+    let digits = said.strip_prefix("Task #")?;
+    digits[..digits.find(|c: char| !c.is_ascii_digit())?].parse().ok()
+}
+
+fn create(number: u64, input: &Value) -> Map<String, Value> {
+    let mut task = Map::new();
+    task.insert("id".into(), number.to_string().into());
+    for key in ["subject", "description"] {
+        task.insert(key.into(), text(input, key).unwrap_or_default().into());
+    }
+    for key in ["activeForm", "metadata"] {
+        if let Some(value) = input.get(key) {
+            task.insert(key.into(), value.clone());
+        }
+    }
+    task.insert("status".into(), "pending".into());
+    task.insert("blocks".into(), json!([]));
+    task.insert("blockedBy".into(), json!([]));
+    task
+}
+
+fn update(tasks: &mut Tasks, input: &Value) {
+    let Some(number) = text(input, "taskId").and_then(|id| id.parse::<u64>().ok()) else { return };
+    if text(input, "status") == Some("deleted") {
+        tasks.remove(&number);
+        return;
+    }
+    for (key, there, back) in [("addBlocks", "blocks", "blockedBy"), ("addBlockedBy", "blockedBy", "blocks")]
+    {
+        for other in input.get(key).and_then(Value::as_array).into_iter().flatten() {
+            let Some(other_number) = other.as_str().and_then(|id| id.parse::<u64>().ok()) else { continue };
+            add(tasks, number, there, other.clone());
+            add(tasks, other_number, back, number.to_string().into());
+        }
+    }
+    let Some(task) = tasks.get_mut(&number) else { return };
+    for key in ["status", "subject", "description", "activeForm", "owner"] {
+        if let Some(value) = input.get(key) {
+            task.insert(key.into(), value.clone());
+        }
+    }
+    for (key, value) in input.get("metadata").and_then(Value::as_object).into_iter().flatten() {
+        let metadata = task.entry("metadata").or_insert_with(|| json!({}));
+        match metadata.as_object_mut() {
+            Some(metadata) if value.is_null() => drop(metadata.remove(key)),
+            Some(metadata) => drop(metadata.insert(key.clone(), value.clone())),
+            None => {}
+        }
+    }
+}
+
+fn add(tasks: &mut Tasks, number: u64, key: &str, value: Value) {
+    let list = tasks.get_mut(&number).and_then(|task| task.get_mut(key)).and_then(Value::as_array_mut);
+    if let Some(list) = list.filter(|list| !list.contains(&value)) {
+        list.push(value);
+    }
+}

@@ -1,0 +1,162 @@
+//! From a conversation to the events it tells of, as if stepback had been there.
+//!
+//! A transcript that is older than stepback's hooks, or was made without them, can still be looked through step by step:
+//! not its files, but everything said and done. The same lines always give the same events with the same keys, so that
+//! importing twice records nothing twice.
+
+mod describe;
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use stepback_model::event::{Event, Trouble};
+use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
+
+use crate::transcript::{Message, Part, Place, Role, about, clip, messages};
+
+pub use describe::describe_call;
+
+/// How long a summary gets.
+pub const SUMMARY: usize = 100;
+
+/// The events of a conversation, in order.
+pub fn events<S: AsRef<str>>(place: &Place, lines: &[S]) -> Vec<Event> {
+    let about = about(place.agent, lines);
+    let mut import = Import { place, calls: HashMap::new(), out: Vec::new() };
+    let all = messages(place.agent, lines);
+    // The conversation of a sub-agent begins with the call that started it, not with a session.
+    if all.iter().any(|message| message.worker.is_none()) {
+        let mut began = import.event(StepKind::AgentStep, about.started_at, "session".into());
+        began.summary = "session began".into();
+        began.metadata = Some(json!({"cwd": about.cwd, "model": about.model}));
+        import.out.push(began);
+    }
+    for message in &all {
+        import.message(message);
+    }
+    import.out
+}
+
+struct Call<'a> {
+    name: &'a str,
+    input: &'a Value,
+    at: Option<Timestamp>,
+}
+
+struct Import<'a> {
+    place: &'a Place,
+    calls: HashMap<&'a str, Call<'a>>,
+    out: Vec<Event>,
+}
+
+impl<'a> Import<'a> {
+    fn event(&self, kind: StepKind, at: Option<Timestamp>, key: String) -> Event {
+        Event {
+            agent: self.place.agent.name().into(),
+            session: self.place.session.clone(),
+            kind,
+            at,
+            key: Some(key),
+            call: None,
+            tool: None,
+            worker: None,
+            summary: String::new(),
+            input: None,
+            output: None,
+            error: None,
+            duration: None,
+            metadata: None,
+            raw: None,
+        }
+    }
+
+    fn message<'m: 'a>(&mut self, message: &'m Message) {
+        let first = self.out.len();
+        let key = message.record.clone().unwrap_or_else(|| format!("line-{}", message.lines.start));
+        match message.role {
+            Role::User => {
+                let text = message.text();
+                let mut event = self.event(StepKind::UserInput, message.at, key.clone());
+                event.summary = clip(&format!("prompt: {text}"), SUMMARY);
+                event.input = Some(text.into());
+                self.out.push(event);
+            }
+            Role::Assistant => {
+                let event = self.answer(message, key.clone());
+                self.out.push(event);
+            }
+            Role::Tool | Role::System => {}
+        }
+        for part in &message.parts {
+            let event = self.part(part, message, &key);
+            self.out.extend(event);
+        }
+        for event in &mut self.out[first..] {
+            event.worker.clone_from(&message.worker);
+        }
+    }
+
+    fn answer(&self, message: &Message, key: String) -> Event {
+        let mut event = self.event(StepKind::ModelEnd, message.at, key);
+        let text = message.text();
+        let names = message.parts.iter().filter_map(|part| match part {
+            Part::ToolCall { name, .. } => Some(name.as_str()),
+            _ => None,
+        });
+        let said = if text.trim().is_empty() { names.collect::<Vec<_>>().join(", ") } else { text.clone() };
+        event.summary = clip(&format!("model: {said}"), SUMMARY);
+        event.tool.clone_from(&message.model);
+        event.output = (!text.is_empty()).then(|| text.into());
+        event.metadata = Some(json!({"model": message.model, "tokens": message.usage}));
+        event
+    }
+
+    fn part<'m: 'a>(&mut self, part: &'m Part, message: &Message, key: &str) -> Option<Event> {
+        match part {
+            Part::ToolCall { id, name, input, at } => {
+                let at = at.or(message.at);
+                self.calls.insert(id, Call { name, input, at });
+                let mut event = self.event(StepKind::ToolStart, at, id.clone());
+                event.summary = describe_call(name, input);
+                event.input = Some(input.clone());
+                event.tool = Some(name.clone());
+                event.call = Some(id.clone());
+                Some(event)
+            }
+            Part::ToolResult { id, output, failed, at } => {
+                let at = at.or(message.at);
+                let mut event = self.event(StepKind::ToolEnd, at, id.clone());
+                event.call = Some(id.clone());
+                event.summary = "result of an unknown call".into();
+                if let Some(call) = self.calls.get(id.as_str()) {
+                    event.summary = describe_call(call.name, call.input);
+                    event.tool = Some(call.name.into());
+                    let took = at.zip(call.at).map(|(end, start)| end.as_micros() - start.as_micros());
+                    event.duration = took.and_then(|took| u64::try_from(took).ok());
+                }
+                let message = || match output {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                event.error =
+                    failed.then(|| Trouble { message: clip(&message(), 1000), ..Trouble::default() });
+                event.output = Some(output.clone());
+                Some(event)
+            }
+            Part::Compaction { text } => {
+                let mut event = self.event(StepKind::StateChange, message.at, key.into());
+                event.summary = "conversation compacted".into();
+                event.output = (!text.is_empty()).then(|| text.clone().into());
+                Some(event)
+            }
+            Part::Failure { text } => {
+                let mut event = self.event(StepKind::Error, message.at, key.into());
+                event.summary = clip(&format!("error: {text}"), SUMMARY);
+                event.error = Some(Trouble { message: text.clone(), ..Trouble::default() });
+                Some(event)
+            }
+            Part::Text { .. } | Part::Thinking { .. } | Part::Other { .. } => None,
+        }
+    }
+}

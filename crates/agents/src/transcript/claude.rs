@@ -1,0 +1,155 @@
+//! Claude Code: one block of an answer per line, joined by the id of the message.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::message::{Message, Part, Role, Usage};
+use super::value::{count, flag, list, moment, owned, text};
+
+/// The folder under `projects` that Claude Code keeps the conversations of a directory in.
+pub fn project_folder(cwd: &Path) -> String {
+    const LIMIT: usize = 200;
+    let path = cwd.to_string_lossy();
+    // It counts and hashes UTF-16 units, as JavaScript does.
+    let units: Vec<u16> = path.encode_utf16().collect();
+    let plain =
+        |unit: &u16| u8::try_from(*unit).ok().filter(u8::is_ascii_alphanumeric).map_or('-', char::from);
+    let name: String = units.iter().take(LIMIT).map(plain).collect();
+    if units.len() <= LIMIT {
+        return name;
+    }
+    let hash = units.iter().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(*unit)));
+    format!("{name}-{}", base36(hash.unsigned_abs()))
+}
+
+fn base36(mut number: u32) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from_digit(number % 36, 36).unwrap_or('0'));
+        number /= 36;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
+}
+
+/// Whether a line comes right before a prompt and belongs to it.
+pub(super) fn leads_prompt(line: &Value) -> bool {
+    text(line, "type") == Some("queue-operation")
+}
+
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+    let mut out = Vec::new();
+    for (at, line) in lines {
+        match text(&line, "type") {
+            Some("assistant") => answer(&mut out, at, &line),
+            Some("user") => out.extend(said(at, &line)),
+            Some("system") => out.extend(notice(at, &line)),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn begin(role: Role, at: usize, line: &Value) -> Message {
+    let mut message = Message::new(role, at);
+    message.record = owned(line, "uuid");
+    message.id = message.record.clone();
+    message.at = moment(line, "timestamp");
+    if flag(line, "isSidechain") {
+        message.worker = Some(owned(line, "agentId").unwrap_or_else(|| "sub-agent".into()));
+    }
+    message
+}
+
+/// A line of an answer: a new message, or another block of the last one.
+fn answer(out: &mut Vec<Message>, at: usize, line: &Value) {
+    let Some(body) = line.get("message") else { return };
+    let mut message = begin(Role::Assistant, at, line);
+    message.parts = blocks(body, line);
+    if flag(line, "isApiErrorMessage") {
+        let text = message.text();
+        message.role = Role::System;
+        message.parts = vec![Part::Failure { text }];
+        out.push(message);
+        return;
+    }
+    message.id = owned(body, "id").or(message.id);
+    message.model = owned(body, "model");
+    message.usage = body.get("usage").map(|usage| Usage {
+        input: count(usage, "input_tokens"),
+        output: count(usage, "output_tokens"),
+        cache_read: count(usage, "cache_read_input_tokens"),
+        cache_write: count(usage, "cache_creation_input_tokens"),
+    });
+    // Results of its first calls may lie between the blocks of an answer, but no other answer and no prompt does.
+    let last = out.iter_mut().rev().find(|last| last.role != Role::Tool && last.worker == message.worker);
+    match last {
+        Some(last) if last.role == Role::Assistant && last.id == message.id => {
+            last.parts.append(&mut message.parts);
+            last.usage = message.usage.or(last.usage);
+            last.lines.end = at + 1;
+        }
+        _ => out.push(message),
+    }
+}
+
+fn blocks(body: &Value, line: &Value) -> Vec<Part> {
+    if let Some(text) = text(body, "content") {
+        return vec![Part::Text { text: text.into() }];
+    }
+    list(body, "content").iter().map(|block| part(block, line)).collect()
+}
+
+fn part(block: &Value, line: &Value) -> Part {
+    let at = moment(line, "timestamp");
+    let get = |key| owned(block, key).unwrap_or_default();
+    match text(block, "type") {
+        Some("text") => Part::Text { text: get("text") },
+        Some("thinking") => Part::Thinking { text: get("thinking") },
+        Some("tool_use" | "server_tool_use") => {
+            let input = block.get("input").cloned().unwrap_or_default();
+            Part::ToolCall { id: get("id"), name: get("name"), input, at }
+        }
+        Some("tool_result") => {
+            let output = block.get("content").cloned().unwrap_or_default();
+            Part::ToolResult { id: get("tool_use_id"), output, failed: flag(block, "is_error"), at }
+        }
+        _ => Part::Other { value: block.clone() },
+    }
+}
+
+/// A prompt, the results of calls, or what Claude Code itself says in the user's name.
+fn said(at: usize, line: &Value) -> Option<Message> {
+    let mut message = begin(Role::User, at, line);
+    message.parts = blocks(line.get("message")?, line);
+    let text = message.text();
+    if message.results().next().is_some() {
+        message.role = Role::Tool;
+    } else if flag(line, "isCompactSummary")
+        || flag(line, "isMeta")
+        || text.starts_with("[Request interrupted by user")
+        || text.starts_with("<local-command-")
+    {
+        message.role = Role::System;
+    }
+    Some(message)
+}
+
+fn notice(at: usize, line: &Value) -> Option<Message> {
+    let said = owned(line, "content");
+    let part = match text(line, "subtype")? {
+        "compact_boundary" | "microcompact_boundary" => Part::Compaction { text: said.unwrap_or_default() },
+        "api_error" => {
+            let cause = line
+                .get("error")
+                .and_then(|error| owned(error, "message").or_else(|| Some(error.to_string())));
+            Part::Failure { text: said.or(cause).unwrap_or_default() }
+        }
+        _ => return None,
+    };
+    let mut message = begin(Role::System, at, line);
+    message.parts.push(part);
+    Some(message)
+}

@@ -1,0 +1,56 @@
+//! Where a chain may be cut so that what is left is a conversation.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::message::{Message, Role, messages};
+use super::{claude, codex};
+use crate::agent::Agent;
+
+/// How many lines to keep so that the conversation ends right before the answer that asked for a call: neither the call nor
+/// what the model thought and said before it remains. `None` if there is no such call.
+pub fn before_call<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str) -> Option<usize> {
+    let all = messages(agent, lines);
+    all.iter().rev().find(|message| message.calls().any(|id| id == call)).map(|message| message.lines.start)
+}
+
+/// How many lines to keep so that the conversation ends right before a prompt, counted from zero. `None` if there were not
+/// that many.
+pub fn before_prompt<S: AsRef<str>>(agent: Agent, lines: &[S], nth: usize) -> Option<usize> {
+    let all = messages(agent, lines);
+    let prompt = all.iter().filter(|message| message.is_prompt()).nth(nth)?;
+    let mut keep = prompt.lines.start;
+    while keep > 0 && leads_prompt(agent, lines[keep - 1].as_ref()) {
+        keep -= 1;
+    }
+    Some(keep)
+}
+
+fn leads_prompt(agent: Agent, line: &str) -> bool {
+    let leads: fn(&Value) -> bool = match agent {
+        Agent::Claude => claude::leads_prompt,
+        Agent::Codex => codex::leads_prompt,
+        Agent::Gemini | Agent::Opencode => return false,
+    };
+    serde_json::from_str(line).is_ok_and(|line| leads(&line))
+}
+
+/// The same cut or an earlier one, such that no call at the end is left without its result: an agent that resumes there
+/// would have to invent one.
+pub fn settled<S: AsRef<str>>(agent: Agent, lines: &[S], keep: usize) -> usize {
+    let mut keep = keep.min(lines.len());
+    while let Some(start) = dangling(&messages(agent, &lines[..keep])).filter(|start| *start < keep) {
+        keep = start;
+    }
+    keep
+}
+
+/// Where the last answer begins, if it waits for a result.
+fn dangling(all: &[Message]) -> Option<usize> {
+    let main = || all.iter().filter(|message| message.worker.is_none());
+    let last = main().rfind(|message| matches!(message.role, Role::Assistant | Role::User))?;
+    let results: HashSet<&str> = main().flat_map(Message::results).collect();
+    let waits = last.role == Role::Assistant && last.calls().any(|id| !results.contains(id));
+    waits.then_some(last.lines.start)
+}

@@ -1,0 +1,231 @@
+//! Where the agents keep their conversations, and which there are.
+//!
+//! Nothing here reads the environment: which directories are meant is told by the surface, as a [`Home`].
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use stepback_model::time::Timestamp;
+
+use serde_json::Value;
+
+use super::message::{Message, messages};
+use super::value::{clip, moment, owned, text};
+use super::{Place, claude, opencode_db};
+use crate::agent::Agent;
+
+/// How much of a transcript is read to tell what it is about.
+const HEAD: u64 = 1 << 20;
+
+/// Where each agent keeps its things.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Home {
+    /// Claude Code's directory: `CLAUDE_CONFIG_DIR`, or `~/.claude`.
+    pub claude: PathBuf,
+    /// Codex's directory: `CODEX_HOME`, or `~/.codex`.
+    pub codex: PathBuf,
+    /// Gemini CLI's directory: `~/.gemini`.
+    pub gemini: PathBuf,
+    /// opencode's data: `$XDG_DATA_HOME/opencode`, or `~/.local/share/opencode`.
+    pub opencode: PathBuf,
+}
+
+impl Home {
+    /// The usual places below a home directory.
+    pub fn below(home: &Path) -> Self {
+        Self {
+            claude: home.join(".claude"),
+            codex: home.join(".codex"),
+            gemini: home.join(".gemini"),
+            opencode: home.join(".local/share/opencode"),
+        }
+    }
+
+    fn opencode_db(&self) -> PathBuf {
+        self.opencode.join("opencode.db")
+    }
+}
+
+/// What the beginning of a conversation tells about it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct About {
+    /// The agent's own id of the session, if the lines say it.
+    pub session: Option<String>,
+    /// The directory it runs in.
+    pub cwd: Option<PathBuf>,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// Its title, or else its first prompt, on one line.
+    pub title: Option<String>,
+    /// The model that answered first.
+    pub model: Option<String>,
+}
+
+/// A conversation that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// Where it is kept.
+    pub place: Place,
+    /// What it is about.
+    pub about: About,
+}
+
+/// Finds the conversation of a session. The directory it runs in makes this quicker where it is known.
+pub fn locate(agent: Agent, home: &Home, session: &str, cwd: Option<&Path>) -> Option<Place> {
+    // The id becomes part of a path and comes from outside.
+    if session.is_empty()
+        || !session.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    {
+        return None;
+    }
+    let path = match agent {
+        Agent::Claude => {
+            let name = format!("{session}.jsonl");
+            let projects = home.claude.join("projects");
+            let likely = cwd.map(|cwd| projects.join(claude::project_folder(cwd)).join(&name));
+            likely.filter(|path| path.is_file()).or_else(|| {
+                entries(&projects).into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file())
+            })
+        }
+        Agent::Codex => {
+            let end = format!("-{session}.jsonl");
+            rollouts(home).into_iter().rev().find(|path| name(path).ends_with(&end))
+        }
+        Agent::Gemini => {
+            let is = |path: &PathBuf| about(agent, &head(path)).session.as_deref() == Some(session);
+            let end = format!("-{}.jsonl", session.get(..8).unwrap_or(session));
+            chats(home).into_iter().filter(|path| name(path).ends_with(&end)).find(is)
+        }
+        Agent::Opencode => {
+            let path = home.opencode_db();
+            opencode_db::row(&path, session).ok().flatten().map(|_| path)
+        }
+    };
+    path.map(|path| Place { agent, path, session: session.into() })
+}
+
+/// All conversations of all agents, oldest first. What cannot be read is passed over.
+pub fn discover(home: &Home) -> Vec<Found> {
+    let folders = entries(&home.claude.join("projects"));
+    let claude = folders.iter().flat_map(|folder| entries(folder)).filter(|path| is_jsonl(path));
+    let files = claude.map(|path| (Agent::Claude, path));
+    let files = files.chain(rollouts(home).into_iter().map(|path| (Agent::Codex, path)));
+    let files = files.chain(chats(home).into_iter().map(|path| (Agent::Gemini, path)));
+    let mut found: Vec<Found> = files.filter_map(|(agent, path)| in_file(agent, path)).collect();
+    found.extend(in_database(&home.opencode_db()));
+    found.sort_by(|a, b| (a.about.started_at, &a.place.path).cmp(&(b.about.started_at, &b.place.path)));
+    found
+}
+
+/// The conversations of the sub-agents of a session, where the agent keeps them apart.
+pub fn workers(place: &Place) -> Vec<Place> {
+    if place.agent != Agent::Claude {
+        return Vec::new();
+    }
+    let paths = entries(&place.path.with_extension("").join("subagents"));
+    let place = |path| Place { path, ..place.clone() };
+    paths.into_iter().filter(|path| is_jsonl(path)).map(place).collect()
+}
+
+fn in_file(agent: Agent, path: PathBuf) -> Option<Found> {
+    let mut about = about(agent, &head(&path));
+    if agent == Agent::Gemini && about.cwd.is_none() {
+        let marker = path.parent()?.parent()?.join(".project_root");
+        about.cwd = fs::read_to_string(marker).ok().map(|root| PathBuf::from(root.trim()));
+    }
+    // Claude Code goes by the name of the file; a copied one may still name the session it was copied from.
+    let session = match agent {
+        Agent::Claude => path.file_stem()?.to_str()?.to_owned(),
+        _ => about.session.clone()?,
+    };
+    // Files without a prompt are summaries and the like.
+    about.title.as_ref()?;
+    Some(Found { place: Place { agent, path, session }, about })
+}
+
+fn in_database(path: &Path) -> Vec<Found> {
+    let rows = opencode_db::sessions(path).unwrap_or_default();
+    let found = rows.into_iter().filter(|row| row.parent.is_none()).map(|row| {
+        let place = Place { agent: Agent::Opencode, path: path.into(), session: row.id };
+        let title = Some(clip(&row.title, 100));
+        let (session, cwd) = (Some(place.session.clone()), Some(PathBuf::from(row.directory)));
+        Found { place, about: About { session, cwd, started_at: Some(row.created), title, model: row.model } }
+    });
+    found.collect()
+}
+
+/// What the beginning of a chain tells about the conversation.
+pub fn about<S: AsRef<str>>(agent: Agent, lines: &[S]) -> About {
+    let mut about = About::default();
+    for line in lines.iter().take(64) {
+        let Ok(line) = serde_json::from_str::<Value>(line.as_ref()) else { continue };
+        let header = match agent {
+            Agent::Claude | Agent::Gemini => &line,
+            Agent::Codex => line.get("payload").unwrap_or(&Value::Null),
+            Agent::Opencode => line.get("info").unwrap_or(&Value::Null),
+        };
+        let session = match agent {
+            Agent::Codex if text(&line, "type") == Some("session_meta") => owned(header, "id"),
+            Agent::Codex => None,
+            _ => owned(header, "sessionId").or_else(|| owned(header, "sessionID")),
+        };
+        about.session = about.session.or(session);
+        let path = header.get("path").unwrap_or(header);
+        about.cwd = about.cwd.or_else(|| text(path, "cwd").map(PathBuf::from));
+        let time = header.get("time").and_then(|time| moment(time, "created"));
+        about.started_at = about
+            .started_at
+            .or_else(|| time.or_else(|| moment(&line, "startTime")).or_else(|| moment(&line, "timestamp")));
+        if about.session.is_some() && about.cwd.is_some() && about.started_at.is_some() {
+            break;
+        }
+    }
+    let all = messages(agent, lines);
+    let prompt = all.iter().find(|message| message.is_prompt()).map(Message::text);
+    about.title = prompt.map(|prompt| clip(&prompt, 100));
+    about.model = all.into_iter().find_map(|message| message.model);
+    about
+}
+
+/// The complete lines in the first part of a file.
+fn head(path: &Path) -> Vec<String> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    if read.is_err() {
+        return Vec::new();
+    }
+    String::from_utf8_lossy(&bytes[..end]).lines().map(str::to_owned).collect()
+}
+
+fn rollouts(home: &Home) -> Vec<PathBuf> {
+    let mut level = vec![home.codex.join("sessions")];
+    for _ in 0..3 {
+        level = level.iter().flat_map(|folder| entries(folder)).collect();
+    }
+    let files = level.iter().flat_map(|folder| entries(folder));
+    files.filter(|path| is_jsonl(path) && name(path).starts_with("rollout-")).collect()
+}
+
+fn chats(home: &Home) -> Vec<PathBuf> {
+    let projects = entries(&home.gemini.join("tmp"));
+    let files = projects.iter().flat_map(|project| entries(&project.join("chats")));
+    files.filter(|path| is_jsonl(path) && name(path).starts_with("session-")).collect()
+}
+
+/// What is in a directory, in order of names; nothing if there is none.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = found.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn is_jsonl(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "jsonl") && path.is_file()
+}

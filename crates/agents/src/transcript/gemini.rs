@@ -1,0 +1,170 @@
+//! Gemini CLI: messages are written again under the same id when they change, and lists of them are set as a whole.
+//!
+//! So the lines are first replayed into the list they stand for, the way Gemini CLI itself loads them, and then read.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::message::{Message, Part, Role, Usage};
+use super::value::{count, list, moment, owned, text};
+
+/// A message as it stands after some lines.
+struct Entry {
+    value: Value,
+    lines: std::ops::Range<usize>,
+    /// It is no message of Gemini's: here a part of the list was given up.
+    compaction: bool,
+}
+
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+    let mut entries = Vec::new();
+    for (at, line) in lines {
+        if let Some(to) = text(&line, "$rewindTo") {
+            let from =
+                entries.iter().position(|entry: &Entry| text(&entry.value, "id") == Some(to)).unwrap_or(0);
+            entries.truncate(from);
+        } else if line.get("id").is_some() {
+            put(&mut entries, at, line);
+        } else if let Some(set) = line.get("$set").filter(|set| set.get("messages").is_some()) {
+            replace(&mut entries, at, list(set, "messages"));
+        }
+    }
+    let mut out: Vec<Message> = entries.iter().filter_map(read).collect();
+    answer_calls(&mut out, &entries);
+    out
+}
+
+fn put(entries: &mut Vec<Entry>, at: usize, value: Value) {
+    match entries.iter_mut().rev().find(|entry| entry.value.get("id") == value.get("id")) {
+        Some(entry) => {
+            entry.value = value;
+            entry.lines.end = at + 1;
+        }
+        None => entries.push(Entry { value, lines: at..at + 1, compaction: false }),
+    }
+}
+
+/// Sets the whole list. Messages that were there keep the line they came from.
+fn replace(entries: &mut Vec<Entry>, at: usize, messages: &[Value]) {
+    let ids: HashSet<_> = messages.iter().filter_map(|message| text(message, "id")).collect();
+    let lost = entries.iter().any(|entry| text(&entry.value, "id").is_some_and(|id| !ids.contains(id)));
+    let old = std::mem::take(entries);
+    if lost {
+        entries.push(Entry { value: Value::Null, lines: at..at + 1, compaction: true });
+    }
+    for message in messages {
+        let before = old.iter().find(|entry| entry.value.get("id") == message.get("id"));
+        let lines = before.map_or(at..at + 1, |entry| entry.lines.clone());
+        entries.push(Entry { value: message.clone(), lines, compaction: false });
+    }
+}
+
+fn read(entry: &Entry) -> Option<Message> {
+    let value = &entry.value;
+    let mut message = Message::new(Role::System, entry.lines.start);
+    message.lines = entry.lines.clone();
+    if entry.compaction {
+        message.parts.push(Part::Compaction { text: String::new() });
+        return Some(message);
+    }
+    message.id = owned(value, "id");
+    message.record.clone_from(&message.id);
+    message.at = moment(value, "timestamp");
+    match text(value, "type")? {
+        "user" => {
+            message.parts = contents(value, message.at);
+            message.role = if message.results().next().is_some() {
+                Role::Tool
+            } else if message.text().starts_with("<session_context>") {
+                Role::System
+            } else {
+                Role::User
+            };
+        }
+        "gemini" => {
+            message.role = Role::Assistant;
+            message.model = owned(value, "model");
+            message.usage = value.get("tokens").map(usage);
+            message.parts = list(value, "thoughts").iter().map(thought).collect();
+            message.parts.extend(contents(value, message.at));
+            message.parts.extend(list(value, "toolCalls").iter().map(|call| Part::ToolCall {
+                id: owned(call, "id").unwrap_or_default(),
+                name: owned(call, "name").unwrap_or_default(),
+                input: call.get("args").cloned().unwrap_or_default(),
+                at: message.at,
+            }));
+        }
+        "error" => message.parts.push(Part::Failure { text: plain(value) }),
+        _ => return None,
+    }
+    Some(message)
+}
+
+/// The outcome of a call stands with the call, its output in a message of its own, unless the turn was given up before.
+fn answer_calls(out: &mut [Message], entries: &[Entry]) {
+    let answered: HashSet<String> =
+        out.iter().flat_map(|message| message.results().map(str::to_owned)).collect();
+    for call in entries.iter().flat_map(|entry| list(&entry.value, "toolCalls")) {
+        let (Some(id), Some(status)) = (text(call, "id"), text(call, "status")) else { continue };
+        if !matches!(status, "success" | "error" | "cancelled") {
+            continue;
+        }
+        let bad = status != "success";
+        let when = moment(call, "timestamp");
+        if answered.contains(id) {
+            for part in out.iter_mut().flat_map(|message| &mut message.parts) {
+                match part {
+                    Part::ToolResult { id: of, failed, at, .. } if of == id => {
+                        *failed |= bad;
+                        *at = when.or(*at);
+                    }
+                    _ => {}
+                }
+            }
+        } else if let Some(message) = out.iter_mut().find(|message| message.calls().any(|of| of == id)) {
+            let output = call.get("result").cloned().unwrap_or_default();
+            message.parts.push(Part::ToolResult { id: id.into(), output, failed: bad, at: when });
+        }
+    }
+}
+
+fn contents(value: &Value, at: Option<stepback_model::time::Timestamp>) -> Vec<Part> {
+    if let Some(text) = text(value, "content") {
+        return if text.is_empty() { Vec::new() } else { vec![Part::Text { text: text.into() }] };
+    }
+    let part = |part: &Value| {
+        if let Some(text) = owned(part, "text") {
+            return Part::Text { text };
+        }
+        let Some(answer) = part.get("functionResponse") else { return Part::Other { value: part.clone() } };
+        let response = answer.get("response").cloned().unwrap_or_default();
+        let failed = response.get("error").is_some();
+        let output = response.get("output").cloned().unwrap_or(response);
+        Part::ToolResult { id: owned(answer, "id").unwrap_or_default(), output, failed, at }
+    };
+    list(value, "content").iter().map(part).collect()
+}
+
+fn plain(value: &Value) -> String {
+    let texts = contents(value, None).into_iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn thought(value: &Value) -> Part {
+    let words = [text(value, "subject"), text(value, "description")];
+    Part::Thinking { text: words.into_iter().flatten().collect::<Vec<_>>().join(": ") }
+}
+
+fn usage(tokens: &Value) -> Usage {
+    let cache_read = count(tokens, "cached");
+    Usage {
+        input: count(tokens, "input").saturating_sub(cache_read),
+        output: count(tokens, "output") + count(tokens, "thoughts"),
+        cache_read,
+        cache_write: 0,
+    }
+}

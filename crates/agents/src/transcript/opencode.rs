@@ -1,0 +1,81 @@
+//! opencode: a line is a message with its parts, and a tool's answer is part of the message that asked for it.
+
+use serde_json::Value;
+
+use super::message::{Message, Part, Role, Usage};
+use super::value::{count, flag, list, moment, owned, text};
+
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+    lines.filter_map(|(at, line)| read(at, &line)).collect()
+}
+
+fn read(at: usize, line: &Value) -> Option<Message> {
+    let info = line.get("info")?;
+    let mut message = Message::new(Role::Assistant, at);
+    message.id = owned(info, "id");
+    message.record.clone_from(&message.id);
+    message.at = info.get("time").and_then(|time| moment(time, "created"));
+    message.parts = list(line, "parts").iter().flat_map(parts).collect();
+    match text(info, "role")? {
+        "user" => {
+            let own = message.parts.iter().any(|part| !matches!(part, Part::Compaction { .. }));
+            message.role = if own { Role::User } else { Role::System };
+        }
+        "assistant" => {
+            message.model = owned(info, "modelID");
+            message.usage = info.get("tokens").map(usage);
+            if let Some(error) = info.get("error") {
+                let said = error.get("data").and_then(|data| owned(data, "message"));
+                let text = said.or_else(|| owned(error, "name")).unwrap_or_else(|| error.to_string());
+                message.parts.push(Part::Failure { text });
+            }
+        }
+        _ => return None,
+    }
+    Some(message)
+}
+
+fn parts(part: &Value) -> Vec<Part> {
+    match text(part, "type") {
+        // What opencode adds to a prompt by itself.
+        Some("text") if flag(part, "synthetic") => Vec::new(),
+        Some("text") => vec![Part::Text { text: owned(part, "text").unwrap_or_default() }],
+        Some("reasoning") => vec![Part::Thinking { text: owned(part, "text").unwrap_or_default() }],
+        Some("tool") => call(part),
+        Some("compaction") => vec![Part::Compaction { text: String::new() }],
+        Some("step-start" | "step-finish" | "snapshot" | "patch") | None => Vec::new(),
+        Some(_) => vec![Part::Other { value: part.clone() }],
+    }
+}
+
+fn call(part: &Value) -> Vec<Part> {
+    let id = owned(part, "callID").unwrap_or_default();
+    let state = part.get("state").unwrap_or(&Value::Null);
+    let time = |key| state.get("time").and_then(|time| moment(time, key));
+    let input = state.get("input").cloned().unwrap_or_default();
+    let asked = Part::ToolCall {
+        id: id.clone(),
+        name: owned(part, "tool").unwrap_or_default(),
+        input,
+        at: time("start"),
+    };
+    let (key, status) = match text(state, "status") {
+        Some("completed") => ("output", false),
+        Some("error") => ("error", true),
+        _ => return vec![asked],
+    };
+    let exit = state.get("metadata").and_then(|data| data.get("exit")).and_then(Value::as_i64);
+    let failed = status || exit.is_some_and(|code| code != 0);
+    let output = state.get(key).cloned().unwrap_or_default();
+    vec![asked, Part::ToolResult { id, output, failed, at: time("end") }]
+}
+
+fn usage(tokens: &Value) -> Usage {
+    let cache = tokens.get("cache").unwrap_or(&Value::Null);
+    Usage {
+        input: count(tokens, "input"),
+        output: count(tokens, "output") + count(tokens, "reasoning"),
+        cache_read: count(cache, "read"),
+        cache_write: count(cache, "write"),
+    }
+}

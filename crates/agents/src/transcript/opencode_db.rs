@@ -1,0 +1,147 @@
+//! opencode keeps conversations in a database: every message and every part of one is a row that changes while it grows.
+//!
+//! Each message becomes a line, put together the way opencode's own export does it. A cursor holds a mark per message, so
+//! that only what changed since is given back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use serde_json::{Value, json};
+use stepback_model::time::Timestamp;
+
+use super::value::owned;
+use super::{Cursor, Fresh, LINE_LIMIT, TranscriptError};
+
+/// What is known of a session.
+pub(crate) struct Row {
+    pub id: String,
+    pub directory: String,
+    pub title: String,
+    pub version: String,
+    pub slug: String,
+    pub created: Timestamp,
+    /// The session it is a part of, if a sub-agent runs in it.
+    pub parent: Option<String>,
+    /// A model that answered in it.
+    pub model: Option<String>,
+}
+
+fn open(path: &Path) -> Result<Connection, TranscriptError> {
+    if !path.is_file() {
+        return Err(TranscriptError::NotFound(path.into()));
+    }
+    let open = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(Duration::from_millis(500))?;
+        Ok(connection)
+    };
+    open().map_err(|source| TranscriptError::Database { path: path.into(), source })
+}
+
+pub(super) fn read(path: &Path, session: &str, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
+    let connection = open(path)?;
+    let fresh = changed(&connection, session, cursor);
+    fresh
+        .map_err(|source| TranscriptError::Database { path: path.into(), source })?
+        .ok_or_else(|| TranscriptError::NotFound(path.into()))
+}
+
+fn changed(connection: &Connection, session: &str, cursor: &Cursor) -> rusqlite::Result<Option<Fresh>> {
+    // One transaction: messages and parts are of the same moment.
+    let moment = connection.unchecked_transaction()?;
+    let find = "SELECT revert FROM session WHERE id = ?1";
+    let Some(revert) = moment.query_row(find, [session], |row| row.get::<_, Option<String>>(0)).optional()?
+    else {
+        return Ok(None);
+    };
+    // What was reverted is still there until the next prompt, and is not part of the conversation any more.
+    let revert: Value = revert.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let (end, end_part) = (owned(&revert, "messageID"), owned(&revert, "partID"));
+    let mut messages =
+        moment.prepare("SELECT id, data FROM message WHERE session_id = ?1 ORDER BY time_created, id")?;
+    let mut parts = moment.prepare("SELECT id, data FROM part WHERE message_id = ?1 ORDER BY id")?;
+    let (mut marks, mut lines, mut keep) = (Vec::new(), Vec::new(), 0);
+    let mut rows = messages.query([session])?;
+    while let Some(row) = rows.next()? {
+        let (id, data): (String, String) = (row.get(0)?, row.get(1)?);
+        let last = end.as_ref() == Some(&id);
+        if last && end_part.is_none() {
+            break;
+        }
+        let of = json!({"id": id, "sessionID": session});
+        let info = with(&data, &of);
+        let of = json!({"sessionID": session, "messageID": id});
+        let mut all = Vec::new();
+        let mut found = parts.query([&id])?;
+        while let Some(row) = found.next()? {
+            let (part, data): (String, String) = (row.get(0)?, row.get(1)?);
+            if last && end_part.as_ref() == Some(&part) {
+                break;
+            }
+            let mut of = of.clone();
+            of["id"] = part.into();
+            all.push(with(&data, &of));
+        }
+        let mut line = json!({"info": info, "parts": all}).to_string();
+        if line.len() > LINE_LIMIT {
+            line = json!({"info": info, "parts": [], "stepback": "parts left out"}).to_string();
+        }
+        let mark = blake3::hash(line.as_bytes()).to_hex()[..16].to_owned();
+        if keep == marks.len() && cursor.marks.get(keep) == Some(&mark) {
+            keep += 1;
+        } else {
+            lines.push(line);
+        }
+        marks.push(mark);
+        if last {
+            break;
+        }
+    }
+    let cursor = Cursor { lines: marks.len(), marks, ..Cursor::default() };
+    Ok(Some(Fresh { keep, lines, cursor }))
+}
+
+/// The row's JSON with the columns that opencode takes out of it before it stores it.
+fn with(data: &str, columns: &Value) -> Value {
+    let mut value: Value = serde_json::from_str(data).unwrap_or_else(|_| json!({"unreadable": data}));
+    if let (Some(value), Some(columns)) = (value.as_object_mut(), columns.as_object()) {
+        value.extend(columns.clone());
+    }
+    value
+}
+
+/// The sessions in a database, oldest first.
+pub(super) fn sessions(path: &Path) -> Result<Vec<Row>, TranscriptError> {
+    query(path, "ORDER BY time_created, id", &[])
+}
+
+/// One session.
+pub(crate) fn row(path: &Path, session: &str) -> Result<Option<Row>, TranscriptError> {
+    Ok(query(path, "WHERE id = ?1", &[&session])?.pop())
+}
+
+fn query(path: &Path, rest: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<Row>, TranscriptError> {
+    let connection = open(path)?;
+    let all = || {
+        let what = "SELECT id, directory, title, version, slug, time_created, parent_id";
+        let model = "SELECT json_extract(data, '$.modelID') FROM message \
+                     WHERE session_id = session.id AND json_extract(data, '$.role') = 'assistant' LIMIT 1";
+        let mut statement = connection.prepare(&format!("{what}, ({model}) FROM session {rest}"))?;
+        let rows = statement.query_map(values, |row| {
+            Ok(Row {
+                id: row.get(0)?,
+                directory: row.get(1)?,
+                title: row.get(2)?,
+                version: row.get(3)?,
+                slug: row.get(4)?,
+                created: Timestamp::from_micros(row.get::<_, i64>(5)?.saturating_mul(1000)),
+                parent: row.get(6)?,
+                model: row.get(7)?,
+            })
+        })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    all().map_err(|source| TranscriptError::Database { path: path.into(), source })
+}

@@ -1,0 +1,52 @@
+//! Small questions to JSON that may be anything.
+
+use serde::Deserialize;
+use serde_json::Value;
+use stepback_model::time::Timestamp;
+
+/// The text under a key.
+pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key)?.as_str()
+}
+
+/// The text under a key, as an own string.
+pub(crate) fn owned(value: &Value, key: &str) -> Option<String> {
+    text(value, key).map(str::to_owned)
+}
+
+/// Whether a key is `true`.
+pub(crate) fn flag(value: &Value, key: &str) -> bool {
+    value.get(key).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The number under a key, or zero.
+pub(crate) fn count(value: &Value, key: &str) -> u64 {
+    value.get(key).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// The moment under a key: RFC 3339, or milliseconds since the epoch.
+pub(crate) fn moment(value: &Value, key: &str) -> Option<Timestamp> {
+    match value.get(key)? {
+        Value::Number(millis) => Some(Timestamp::from_micros(millis.as_i64()?.saturating_mul(1000))),
+        text @ Value::String(_) => Timestamp::deserialize(text).ok(),
+        _ => None,
+    }
+}
+
+/// The elements under a key, none if it is no list.
+pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A text on one line, not longer than `limit` characters.
+pub(crate) fn clip(text: &str, limit: usize) -> String {
+    // Only a little more than what is shown is looked at: the text may be megabytes.
+    let head: String = text.trim_start().chars().take(limit * 4).collect();
+    let line = head.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= limit && text.trim().len() <= head.len() {
+        return line;
+    }
+    let mut short: String = line.chars().take(limit.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
