@@ -1,0 +1,77 @@
+//! Claude Code: `.claude/settings.local.json` of the project, or `settings.json` of the user.
+//!
+//! The project's `settings.json` is shared by git, and a hook of ours names a path of one machine; so the project's scope is
+//! its local file. Claude Code reads these files as plain JSON: with a comment or a trailing comma in it, it ignores the
+//! whole file without a word. A hook that stands in several files runs once, as long as its text is the same.
+
+use std::path::PathBuf;
+
+use super::hooks::Wanted;
+use super::value::Value;
+use super::{Hook, Place, Scope};
+
+/// Seconds that a tool may wait at a breakpoint. When they are over, the tool runs.
+const PATIENCE: u64 = 3600;
+const TIMEOUT: u64 = 60;
+
+const EVENTS: [&str; 16] = [
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PreCompact",
+    "PostCompact",
+    "SubagentStart",
+    "SubagentStop",
+    "Stop",
+    "StopFailure",
+    "SessionEnd",
+    "TaskCreated",
+    "TaskCompleted",
+    "Notification",
+    "PermissionDenied",
+];
+
+pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+    match scope {
+        Scope::Project => place.workspace.join(".claude/settings.local.json"),
+        Scope::User => place.claude_dir.join("settings.json"),
+    }
+}
+
+/// The handlers, in exec form: no shell stands between, and no quoting.
+pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+    let args: Vec<Value> = hook.args().into_iter().map(Value::Text).collect();
+    let handler = |event| {
+        let before_tool = event == "PreToolUse";
+        let mut members = vec![
+            ("type", Value::Text("command".to_owned())),
+            ("command", Value::Text(hook.binary.to_owned())),
+            ("args", Value::Array(args.clone())),
+            ("timeout", Value::Number(if before_tool { PATIENCE } else { TIMEOUT })),
+        ];
+        if hook.strict && before_tool {
+            // Only here: to fail closed on a prompt would lose what was typed, and on a compaction the session.
+            members.push(("onFailure", Value::Text("block".to_owned())));
+        }
+        Value::Object(members)
+    };
+    EVENTS.into_iter().map(|event| (event, handler(event))).collect()
+}
+
+pub(super) fn follow_up(hook: &Hook<'_>, scope: Scope) -> Vec<String> {
+    let mut notes =
+        vec!["Sessions that are open now take up the hooks when they are started again.".to_owned()];
+    if scope == Scope::Project {
+        notes
+            .push("Keep .claude/settings.local.json out of git: it names a path of this machine.".to_owned());
+    }
+    if hook.strict {
+        notes.push(
+            "Blocking when the hook itself cannot run needs Claude Code 2.1.295 or later; before, such a tool call goes on."
+                .to_owned(),
+        );
+    }
+    notes
+}

@@ -1,0 +1,150 @@
+//! Codex: `hooks.json` in its home, or in `.codex` of a project that Codex trusts.
+//!
+//! Codex runs a hook only after the user has reviewed it, and skips it without a word before. It remembers a hash of the
+//! definition under the file, the event and two indexes. Lasting trust is the user's to give; nothing here writes it.
+//! For one run there is another way, see [`overrides`].
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::hooks::{Ours, Wanted, shell_word};
+use super::jsonc::Document;
+use super::value::{Value, quoted};
+use super::{Hook, Place, Scope};
+use crate::Agent;
+
+/// Seconds that a tool may wait at a breakpoint. When they are over, the tool runs.
+const PATIENCE: u64 = 3600;
+const TIMEOUT: u64 = 60;
+/// Codex waits no longer than this for the last words of a session.
+const LAST: u64 = 3;
+
+const EVENTS: [(&str, &str, u64); 11] = [
+    ("SessionStart", "session_start", TIMEOUT),
+    ("UserPromptSubmit", "user_prompt_submit", TIMEOUT),
+    ("PreToolUse", "pre_tool_use", PATIENCE),
+    ("PostToolUse", "post_tool_use", TIMEOUT),
+    ("PreCompact", "pre_compact", TIMEOUT),
+    ("PostCompact", "post_compact", TIMEOUT),
+    ("SubagentStart", "subagent_start", TIMEOUT),
+    ("SubagentStop", "subagent_stop", TIMEOUT),
+    ("Stop", "stop", TIMEOUT),
+    ("SessionEnd", "session_end", LAST),
+    ("Interrupt", "interrupt", LAST),
+];
+
+pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+    match scope {
+        Scope::Project => place.workspace.join(".codex/hooks.json"),
+        Scope::User => place.codex_home.join("hooks.json"),
+    }
+}
+
+/// The handlers. Their text must stay the same from release to release: the user's trust hangs on it.
+pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+    let handler = |timeout| {
+        Value::Object(vec![
+            ("type", Value::Text("command".to_owned())),
+            ("command", Value::Text(command(hook))),
+            ("timeout", Value::Number(timeout)),
+        ])
+    };
+    EVENTS.into_iter().map(|(event, _, timeout)| (event, handler(timeout))).collect()
+}
+
+pub(super) fn follow_up(scope: Scope) -> Vec<String> {
+    let mut notes = vec![
+        "Codex runs no hook before you have reviewed it, and says nothing when it skips one. Start `codex` in this folder and \
+         approve the hooks it shows, or type /hooks there; until then neither `codex` nor `codex exec` is recorded."
+            .to_owned(),
+    ];
+    if scope == Scope::Project {
+        notes.push("Codex reads .codex/hooks.json only in a project it trusts.".to_owned());
+        notes.push(
+            "Keep .codex/hooks.json out of git, or install with --user: it names a path of this machine."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// Said when hooks of others come after ours: taking ours out moves them, and Codex knows them by their place.
+pub(super) fn moved() -> String {
+    "Hooks of others moved up by one; Codex may ask you to review them again.".to_owned()
+}
+
+/// The `-c` settings that give one run our hooks, and that only: they are passed with the trust that they need, so nobody
+/// else's unreviewed hooks run, as `--dangerously-bypass-hook-trust` would have it. Codex would run a hook that is installed
+/// as well a second time, so those are switched off for the run.
+pub(super) fn overrides(hook: &Hook<'_>, place: &Place, binary: &Path) -> Vec<String> {
+    let command = command(hook);
+    let mut settings = Vec::new();
+    let mut state = Vec::new();
+    for (event, key, timeout) in EVENTS {
+        settings.push(format!(
+            "hooks.{event}=[{{hooks=[{{type=\"command\",command={},timeout={timeout}}}]}}]",
+            quoted(&command)
+        ));
+        state.push(format!(
+            "{}={{trusted_hash=\"{}\"}}",
+            quoted(&format!("/<session-flags>/config.toml:{key}:0:0")),
+            trusted_hash(key, &command, timeout)
+        ));
+    }
+    for scope in [Scope::User, Scope::Project] {
+        let file = file(scope, place);
+        for key in installed(&file, Ours { agent: Agent::Codex, binary }) {
+            state.push(format!("{}={{enabled=false}}", quoted(&key)));
+        }
+    }
+    settings.push(format!("hooks.state={{{}}}", state.join(",")));
+    settings
+}
+
+/// The keys that Codex knows our installed hooks by.
+fn installed(file: &Path, ours: Ours<'_>) -> Vec<String> {
+    let text = std::fs::read_to_string(file).ok();
+    let Some(document) = text.and_then(|text| Document::parse(text).ok()) else { return Vec::new() };
+    let mut names = vec![file.to_owned()];
+    names.extend(std::fs::canonicalize(file).ok().filter(|real| real != file));
+    let mut keys = Vec::new();
+    for (event, group, handler) in ours.places(&document) {
+        let Some((_, key, _)) = EVENTS.into_iter().find(|(name, ..)| *name == event) else { continue };
+        keys.extend(names.iter().map(|name| format!("{}:{key}:{group}:{handler}", name.display())));
+    }
+    keys
+}
+
+fn command(hook: &Hook<'_>) -> String {
+    format!("{} {}", shell_word(hook.binary), hook.args().join(" "))
+}
+
+/// The hash that Codex compares: of the definition as JSON with sorted keys and no blanks.
+fn trusted_hash(event: &str, command: &str, timeout: u64) -> String {
+    let definition = format!(
+        "{{\"event_name\":\"{event}\",\"hooks\":[{{\"async\":false,\"command\":{},\"timeout\":{timeout},\"type\":\"command\"}}]}}",
+        quoted(command)
+    );
+    let digest = Sha256::digest(definition.as_bytes());
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_the_one_codex_lists() {
+        // As codex 0.166.0 lists them (app-server, `hooks/list`).
+        assert_eq!(
+            trusted_hash("pre_tool_use", "/tmp/install-lab/hook.sh hook flag", 60),
+            "sha256:ea548ed6958513525b51f307646d6e5bd8532d89448c347c1a334dbac3e8a2d3"
+        );
+        assert_eq!(
+            trusted_hash("session_end", "/tmp/install-lab/hook.sh hook flag", 3),
+            "sha256:d0b0ff3c9c8fcc2144ad340457f8c2289433901eec1872ad718ca26af4d4accb"
+        );
+    }
+}

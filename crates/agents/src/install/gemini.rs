@@ -1,0 +1,62 @@
+//! Gemini CLI: `.gemini/settings.json` of the project or of the user.
+//!
+//! It reads comments but no trailing commas, refuses to start on a broken file, and counts timeouts in milliseconds. The
+//! model's own events (`BeforeModel`, `AfterModel`) are left alone: they carry a whole request for each piece of a reply.
+
+use std::path::PathBuf;
+
+use super::hooks::{Wanted, shell_word};
+use super::value::Value;
+use super::{Hook, Place, Scope};
+
+/// Milliseconds that a tool may wait at a breakpoint. When they are over, the tool runs.
+const PATIENCE: u64 = 3_600_000;
+const TIMEOUT: u64 = 60_000;
+
+const EVENTS: [&str; 8] = [
+    "SessionStart",
+    "BeforeAgent",
+    "AfterAgent",
+    "BeforeTool",
+    "AfterTool",
+    "PreCompress",
+    "SessionEnd",
+    "Notification",
+];
+
+pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+    match scope {
+        Scope::Project => place.workspace.join(".gemini/settings.json"),
+        Scope::User => place.gemini_dir.join("settings.json"),
+    }
+}
+
+pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+    let command = format!("{} {}", shell_word(hook.binary), hook.args().join(" "));
+    let handler = |event| {
+        Value::Object(vec![
+            ("name", Value::Text("stepback".to_owned())),
+            ("type", Value::Text("command".to_owned())),
+            ("command", Value::Text(command.clone())),
+            ("timeout", Value::Number(if event == "BeforeTool" { PATIENCE } else { TIMEOUT })),
+        ])
+    };
+    EVENTS.into_iter().map(|event| (event, handler(event))).collect()
+}
+
+pub(super) fn follow_up(scope: Scope) -> Vec<String> {
+    let mut notes =
+        vec!["Sessions that are open now take up the hooks when they are started again.".to_owned()];
+    if scope == Scope::Project {
+        notes.push(
+            "Gemini CLI reads the project's settings only in a folder it trusts, and not when trust comes from --skip-trust; \
+             with --user the hooks run there too."
+                .to_owned(),
+        );
+        notes.push(
+            "Keep .gemini/settings.json out of git, or install with --user: it names a path of this machine."
+                .to_owned(),
+        );
+    }
+    notes
+}

@@ -1,0 +1,237 @@
+//! The shape that Claude Code, Codex and Gemini CLI share: `{"hooks": {EVENT: [{"hooks": [HANDLER, …]}, …]}}`.
+//!
+//! Ours always is a group of its own at the end of an event's list, so nobody else's group changes its index (Codex keeps
+//! the trust of a hook under it). A handler is recognised as ours by its command, not by its place: people move things.
+
+use std::path::Path;
+
+use super::jsonc::{Document, Position, Rest, Step, SyntaxError};
+use super::parse::Node;
+use super::value::Value;
+use crate::Agent;
+
+/// An event with the handler to install for it.
+pub(super) type Wanted = (&'static str, Value);
+
+/// How many handlers were touched.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    pub added: usize,
+    pub updated: usize,
+    pub removed: usize,
+}
+
+/// Why a document cannot take hooks.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Misfit {
+    #[error("{what} at {position}")]
+    Shape { what: String, position: Position },
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+}
+
+/// Tells our handlers from others.
+#[derive(Clone, Copy)]
+pub(super) struct Ours<'a> {
+    pub agent: Agent,
+    pub binary: &'a Path,
+}
+
+impl Ours<'_> {
+    /// Whether `handler` runs `stepback hook AGENT`, wherever that stepback is, in exec form or through a shell.
+    pub fn is(self, handler: &Node) -> bool {
+        let Some(command) = handler.member("command").and_then(Node::text) else { return false };
+        let words = match handler.member("args") {
+            Some(args) => {
+                let args = args.elements().unwrap_or_default().iter();
+                let mut words = vec![command.to_owned()];
+                words.extend(args.map(|word| word.text().unwrap_or_default().to_owned()));
+                words
+            }
+            None => match shell_words(command) {
+                Some(words) => words,
+                None => return false,
+            },
+        };
+        let [program, hook, agent, ..] = words.as_slice() else { return false };
+        let program = Path::new(program).file_stem();
+        hook == "hook"
+            && agent == self.agent.name()
+            && program.is_some_and(|name| name == "stepback" || Some(name) == self.binary.file_stem())
+    }
+
+    /// Where ours are: event, index of the group, index in the group.
+    pub fn places(self, document: &Document) -> Vec<(String, usize, usize)> {
+        let events = document.root().member("hooks").and_then(Node::members).unwrap_or_default();
+        let mut found = Vec::new();
+        for event in events {
+            for (group, node) in event.value.elements().unwrap_or_default().iter().enumerate() {
+                let handlers = node.member("hooks").and_then(Node::elements).unwrap_or_default();
+                let ours = handlers.iter().enumerate().filter(|(_, handler)| self.is(handler));
+                found.extend(ours.map(|(handler, _)| (event.name.clone(), group, handler)));
+            }
+        }
+        found
+    }
+}
+
+/// The group that holds `handler`.
+pub(super) fn group(handler: &Value) -> Value {
+    Value::Object(vec![("hooks", Value::Array(vec![handler.clone()]))])
+}
+
+/// All of `wanted` as the value of `hooks`.
+pub(super) fn all(wanted: &[Wanted]) -> Value {
+    Value::Object(
+        wanted.iter().map(|(event, handler)| (*event, Value::Array(vec![group(handler)]))).collect(),
+    )
+}
+
+/// Makes ours exactly `wanted`: adds what is missing, brings up to date what is old, takes out what is too much.
+pub(super) fn install(document: &mut Document, wanted: &[Wanted], ours: Ours<'_>) -> Result<Counts, Misfit> {
+    let mut counts = Counts::default();
+    if document.root().members().is_none() {
+        return Err(misfit(document, document.root(), "the settings are not an object"));
+    }
+    let Some(hooks) = document.root().member("hooks") else {
+        document.insert_member(&[], "hooks", &all(wanted))?;
+        return Ok(Counts { added: wanted.len(), ..counts });
+    };
+    if hooks.members().is_none() {
+        return Err(misfit(document, hooks, "\"hooks\" is not an object"));
+    }
+    for (event, handler) in wanted {
+        let path = [Step::from("hooks"), Step::from(*event)];
+        let Some(node) = document.get(&path) else {
+            let value = Value::Array(vec![group(handler)]);
+            document.insert_member(&path[..1], event, &value)?;
+            counts.added += 1;
+            continue;
+        };
+        if node.elements().is_none() {
+            return Err(misfit(document, node, &format!("\"{event}\" is not a list")));
+        }
+        let there = ours.places(document).into_iter().find(|(found, ..)| found == event);
+        let Some((_, group_at, at)) = there else {
+            document.append(&path, &group(handler))?;
+            counts.added += 1;
+            continue;
+        };
+        let path = handler_path(event, group_at, at);
+        if document.get(&path).is_some_and(|node| !handler.says_the_same_as(node)) {
+            document.replace(&path, handler)?;
+            counts.updated += 1;
+        }
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut surplus = Vec::new();
+    for place in ours.places(document) {
+        match wanted.iter().find(|(event, _)| *event == place.0) {
+            Some((event, _)) if !kept.contains(event) => kept.push(event),
+            _ => surplus.push(place),
+        }
+    }
+    for (event, group, handler) in surplus.iter().rev() {
+        take_out(document, event, *group, *handler)?;
+        counts.removed += 1;
+    }
+    Ok(counts)
+}
+
+/// Takes all of ours out. The second value says whether nothing at all is left of what looks like a document of our making.
+pub(super) fn uninstall(document: &mut Document, ours: Ours<'_>) -> Result<(Counts, bool), SyntaxError> {
+    let mut counts = Counts::default();
+    let mut rest = Rest::Entries;
+    for (event, group, handler) in ours.places(document).iter().rev() {
+        rest = take_out(document, event, *group, *handler)?;
+        counts.removed += 1;
+    }
+    Ok((counts, rest == Rest::EmptyAndOurs))
+}
+
+/// Takes one handler out, and each container around it that was made for it. Says what is left of the root.
+fn take_out(document: &mut Document, event: &str, group: usize, handler: usize) -> Result<Rest, SyntaxError> {
+    let path = handler_path(event, group, handler);
+    let alone = document.get(&path[..4]).and_then(Node::elements).is_none_or(|handlers| handlers.len() == 1);
+    if !alone {
+        document.remove(&path)?;
+        return Ok(Rest::Entries);
+    }
+    for length in [3, 2, 1] {
+        if document.remove(&path[..length])? != Rest::EmptyAndOurs {
+            return Ok(Rest::Entries);
+        }
+    }
+    Ok(Rest::EmptyAndOurs)
+}
+
+fn handler_path(event: &str, group: usize, handler: usize) -> [Step; 5] {
+    ["hooks".into(), event.into(), group.into(), "hooks".into(), handler.into()]
+}
+
+fn misfit(document: &Document, node: &Node, what: &str) -> Misfit {
+    Misfit::Shape { what: what.to_owned(), position: document.position(node) }
+}
+
+/// `text` as one word of a POSIX shell.
+pub(super) fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The words of a simple shell command. `None` if it is more than that.
+fn shell_words(command: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut characters = command.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            ' ' | '\t' => words.extend(word.take()),
+            '\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match characters.next()? {
+                        '\'' => break,
+                        c => word.push(c),
+                    }
+                }
+            }
+            '"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match characters.next()? {
+                        '"' => break,
+                        '\\' => word.push(characters.next()?),
+                        c => word.push(c),
+                    }
+                }
+            }
+            '\\' => word.get_or_insert_default().push(characters.next()?),
+            ';' | '|' | '&' | '<' | '>' | '(' | ')' | '`' | '\n' => return None,
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    Some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_blanks_and_quotes_survives_the_shell() {
+        for path in ["/usr/bin/stepback", "/a b/stepback", "/it's/stepback", "/$HOME/stepback"] {
+            let words = shell_words(&format!("{} hook codex", shell_word(path)));
+            assert_eq!(words, Some(vec![path.to_owned(), "hook".to_owned(), "codex".to_owned()]));
+        }
+    }
+
+    #[test]
+    fn a_pipeline_is_not_ours() {
+        assert_eq!(shell_words("stepback hook codex | tee log"), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! Editing a JSON file that belongs to somebody else: every byte that is not ours stays as it is.
+//!
+//! [`Document`] keeps the text and, beside it, a tree of spans into it. An edit cuts or inserts text at spans and parses
+//! again; nothing is ever printed from the tree. Comments, trailing commas and a byte order mark are read; whether the
+//! agent that owns the file reads them too is another question, see [`Document::first_comment`] and
+//! [`Document::first_trailing_comma`].
+//!
+//! Taking out what was put in gives back the bytes of before. The one thing a tree cannot tell is whether an empty
+//! container was there before, so the way a container is filled says it: one that was there already gets its first entry on
+//! a line of its own with *no* new line before the closing bracket (or with a blank one, if a line break was there), while
+//! one made by us has it the usual way, or is on one line altogether. [`Document::remove`] reads these signs again.
+
+use super::parse::{self, Node, Shape};
+use super::value::Value;
+
+pub use super::parse::{Position, SyntaxError};
+
+/// One step of a path into a document.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Into the member of an object with this name. Of several, the last, as JSON readers do.
+    Key(String),
+    /// Into the element of an array at this index.
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Self {
+        Self::Key(key.to_owned())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// What is left of a container after its entry was taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rest {
+    /// Other entries.
+    Entries,
+    /// Nothing, and the container was there before the entry was put in.
+    Empty,
+    /// Nothing, and the container looks as if it was made for the entry.
+    EmptyAndOurs,
+}
+
+/// A JSON text with the places of its values.
+#[derive(Clone, Debug)]
+pub struct Document {
+    text: String,
+    root: Node,
+    comment: Option<usize>,
+    trailing_comma: Option<usize>,
+}
+
+impl Document {
+    /// Reads `text`. An empty one, or one of white space and comments only, is an error like any other.
+    pub fn parse(text: String) -> Result<Self, SyntaxError> {
+        let parsed = parse::parse(&text)?;
+        Ok(Self { root: parsed.root, comment: parsed.comment, trailing_comma: parsed.trailing_comma, text })
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The root value.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// Where the first comment is.
+    pub fn first_comment(&self) -> Option<Position> {
+        self.comment.map(|at| Position::of(&self.text, at))
+    }
+
+    /// Where the first comma before a closing bracket is.
+    pub fn first_trailing_comma(&self) -> Option<Position> {
+        self.trailing_comma.map(|at| Position::of(&self.text, at))
+    }
+
+    /// Where `node` begins, for people.
+    pub fn position(&self, node: &Node) -> Position {
+        Position::of(&self.text, node.span.start)
+    }
+
+    /// Whether nothing but a final line break is outside the root value.
+    pub fn is_bare(&self) -> bool {
+        self.root.span.start == 0 && self.text[self.root.span.end..].trim_matches(['\r', '\n']).is_empty()
+    }
+
+    /// The value at `path`.
+    pub fn get(&self, path: &[Step]) -> Option<&Node> {
+        path.iter().try_fold(&self.root, |node, step| node.child(step))
+    }
+
+    /// Adds a member to the object at `path`, after those it has. The caller knows that it has none of this name.
+    pub fn insert_member(&mut self, path: &[Step], key: &str, value: &Value) -> Result<(), SyntaxError> {
+        self.insert(path, Some(key), value)
+    }
+
+    /// Adds an element to the array at `path`, after those it has.
+    pub fn append(&mut self, path: &[Step], value: &Value) -> Result<(), SyntaxError> {
+        self.insert(path, None, value)
+    }
+
+    /// Puts `value` in the place of the one at `path`.
+    pub fn replace(&mut self, path: &[Step], value: &Value) -> Result<(), SyntaxError> {
+        let Some(node) = self.get(path) else { return Ok(()) };
+        let span = node.span.clone();
+        let printed = if self.text[span.clone()].contains('\n') {
+            value.pretty(self.newline(), self.unit(), self.line_indent(span.start))
+        } else {
+            value.compact(self.spaced())
+        };
+        self.text.replace_range(span, &printed);
+        self.again()
+    }
+
+    /// Takes out the entry at `path` with its comma and its line, and says what is left of its container.
+    pub fn remove(&mut self, path: &[Step]) -> Result<Rest, SyntaxError> {
+        let Some((last, above)) = path.split_last() else { return Ok(Rest::Entries) };
+        let Some(container) = self.get(above) else { return Ok(Rest::Entries) };
+        let Some(index) = container.index_of(last) else { return Ok(Rest::Entries) };
+        let entries = container.entries();
+        let (open, close) = (container.span.start + 1, container.span.end - 1);
+        let entry = entries[index].clone();
+        let comma = self.comma_after(entry.end, close);
+        let bare = self.text[..entry.start].trim_end_matches(WHITE).len();
+        let before = index.checked_sub(1).map_or(open, |above| entries[above].end);
+        let behind = comma.map_or(entry.end, |at| at + 1);
+        // A line comment above must not swallow what now comes after it.
+        let lead = if self.text[before..bare].contains("//") && !self.text[behind..].starts_with(BREAK) {
+            entry.start
+        } else {
+            bare
+        };
+        if entries.len() == 1 {
+            let (before, left) = (&self.text[open..entry.start], &self.text[behind..close]);
+            let ours = comma.is_none() && looks_made(before, left);
+            let back = if is_white(before) && before.starts_with(BREAK) { line_break_added(left) } else { 0 };
+            self.text.replace_range(lead..behind + back, "");
+            self.again()?;
+            return Ok(if ours { Rest::EmptyAndOurs } else { Rest::Empty });
+        }
+        // Of the last of several, the comma to go is the one before it. Comments on the way stay.
+        let comma = comma.or_else(|| self.comma_after(before, entry.start));
+        match comma {
+            Some(comma) if comma > entry.start => {
+                self.text.replace_range(comma..comma + 1, "");
+                self.text.replace_range(lead..entry.end, "");
+            }
+            Some(comma) => {
+                self.text.replace_range(lead.max(comma + 1)..entry.end, "");
+                self.text.replace_range(comma..comma + 1, "");
+            }
+            None => self.text.replace_range(lead..entry.end, ""),
+        }
+        self.again()?;
+        Ok(Rest::Entries)
+    }
+
+    fn insert(&mut self, path: &[Step], key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
+        let Some(container) = self.get(path) else { return Ok(()) };
+        let entries = container.entries();
+        let (open, close) = (container.span.start + 1, container.span.end - 1);
+        let Some(last) = entries.last() else { return self.fill(open, key, value) };
+        // After the last thing in the container, be it the value, its comma or a comment.
+        let at = self.text[..close].trim_end_matches(WHITE).len();
+        let comma = self.comma_after(last.end, close);
+        let one_line = !self.text[open..last.start].contains('\n') && !self.text[last.end..at].contains("//");
+        let mut new = String::new();
+        if one_line {
+            new.push_str(if self.spaced() { " " } else { "" });
+            new.push_str(&member(key, &value.compact(self.spaced()), self.spaced()));
+        } else {
+            let indent = self.line_indent(last.start).to_owned();
+            new.push_str(self.newline());
+            new.push_str(&indent);
+            new.push_str(&member(key, &value.pretty(self.newline(), self.unit(), &indent), true));
+        }
+        if comma.is_some() {
+            new.push(',');
+        }
+        let end = last.end;
+        self.text.insert_str(at, &new);
+        if comma.is_none() {
+            self.text.insert(end, ',');
+        }
+        self.again()
+    }
+
+    /// Puts the first entry into an empty container, so that [`Document::remove`] can tell that it was there before.
+    fn fill(&mut self, open: usize, key: Option<&str>, value: &Value) -> Result<(), SyntaxError> {
+        let newline = self.newline();
+        let indent = format!("{}{}", self.line_indent(open), self.unit());
+        let printed = member(key, &value.pretty(newline, self.unit(), &indent), true);
+        let blank = if self.text[open..].starts_with(BREAK) { newline } else { "" };
+        let new = format!("{newline}{indent}{printed}{blank}");
+        self.text.insert_str(open, &new);
+        self.again()
+    }
+
+    fn again(&mut self) -> Result<(), SyntaxError> {
+        let text = std::mem::take(&mut self.text);
+        *self = Self::parse(text)?;
+        Ok(())
+    }
+
+    /// The comma between `from` and `to`, which holds white space, comments and perhaps it.
+    fn comma_after(&self, from: usize, to: usize) -> Option<usize> {
+        parse::skip_blank(&self.text, from).filter(|&at| at < to && self.text[at..].starts_with(','))
+    }
+
+    fn newline(&self) -> &'static str {
+        match self.text.find('\n') {
+            Some(at) if self.text[..at].ends_with('\r') => "\r\n",
+            _ => "\n",
+        }
+    }
+
+    /// One level of indentation: that of the root's first entry, or two spaces.
+    fn unit(&self) -> &str {
+        let first = self.root.entries().into_iter().next();
+        match first.map(|entry| self.line_indent(entry.start)) {
+            Some(indent) if !indent.is_empty() => indent,
+            _ => "  ",
+        }
+    }
+
+    /// The white space at the beginning of the line that `at` is on.
+    fn line_indent(&self, at: usize) -> &str {
+        let start = self.text[..at].rfind('\n').map_or(0, |found| found + 1);
+        let line = &self.text[start..];
+        &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+    }
+
+    /// Whether the file has a space after the colon, in its own one-line places.
+    fn spaced(&self) -> bool {
+        match &self.root.shape {
+            Shape::Object(members) => members.first().is_none_or(|first| {
+                let text = &self.text[first.key.end..first.value.span.start];
+                text.ends_with(WHITE)
+            }),
+            _ => true,
+        }
+    }
+}
+
+const WHITE: [char; 4] = [' ', '\t', '\r', '\n'];
+const BREAK: [char; 2] = ['\r', '\n'];
+
+fn member(key: Option<&str>, printed: &str, spaced: bool) -> String {
+    match key {
+        Some(key) => format!("{}:{}{printed}", super::value::quoted(key), if spaced { " " } else { "" }),
+        None => printed.to_owned(),
+    }
+}
+
+/// Whether what stands before and after a lone entry is what [`Value::pretty`] or [`Value::compact`] puts there.
+fn looks_made(before: &str, after: &str) -> bool {
+    let on_own_line = |text: &str| {
+        text.trim_start_matches('\r')
+            .strip_prefix('\n')
+            .is_some_and(|rest| rest.trim_matches([' ', '\t']).is_empty())
+    };
+    (before.is_empty() && after.is_empty()) || (on_own_line(before) && on_own_line(after))
+}
+
+/// How much of what follows a lone entry to take out with it: the line break of a container made with the entry, or the
+/// blank line that [`Document::fill`] added.
+fn line_break_added(after: &str) -> usize {
+    let rest = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n'));
+    match rest {
+        Some(rest) if rest.starts_with(BREAK) => after.len() - rest.len(),
+        Some(rest) if is_white(rest) && !rest.contains('\n') => after.len(),
+        _ => 0,
+    }
+}
+
+fn is_white(text: &str) -> bool {
+    text.trim_matches(WHITE).is_empty()
+}

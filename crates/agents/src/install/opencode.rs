@@ -1,0 +1,34 @@
+//! opencode: a plugin file of ours, `plugin/stepback.js`, in the project's `.opencode` or in the user's configuration.
+
+use std::path::PathBuf;
+
+use super::value::{Value, quoted};
+use super::{Hook, Place, Scope};
+
+const PLUGIN: &str = include_str!("opencode.js");
+
+/// The name of the plugin's file.
+pub(super) const NAME: &str = "stepback.js";
+
+pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+    let dir = match scope {
+        Scope::Project => place.workspace.join(".opencode"),
+        Scope::User => place.opencode_config_dir.clone(),
+    };
+    dir.join("plugin").join(NAME)
+}
+
+/// The plugin with the hook's command in it.
+pub(super) fn plugin(hook: &Hook<'_>) -> String {
+    let args = Value::Array(hook.args().into_iter().map(Value::Text).collect());
+    PLUGIN
+        .replace("\"@BINARY@\"", &quoted(hook.binary))
+        .replace("[\"@ARGS@\"]", &args.compact(true))
+        .replace("\"@STRICT@\"", if hook.strict { "true" } else { "false" })
+}
+
+/// Whether `text` is a plugin of ours, of whichever release.
+pub(super) fn is_ours(text: &[u8]) -> bool {
+    let first_line = PLUGIN.lines().next().unwrap_or(PLUGIN).split(':').next().unwrap_or(PLUGIN);
+    text.starts_with(first_line.as_bytes())
+}

@@ -1,0 +1,287 @@
+//! Reading JSON with comments into a tree of spans.
+//!
+//! The grammar is JSON's, with line and block comments, a trailing comma and a byte order mark allowed. Scalars are checked
+//! to be JSON's too, so that a file with `undefined` in it counts as broken.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::jsonc::Step;
+
+/// How deep values may nest. Settings have no business being deeper, and the reader must not run out of stack.
+const DEEPEST: usize = 128;
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where its text is.
+    pub span: Range<usize>,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// The kinds of values.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// An object.
+    Object(Vec<Member>),
+    /// An array.
+    Array(Vec<Node>),
+    /// A string, unescaped.
+    Text(String),
+    /// A number, `true`, `false` or `null`, as written.
+    Plain(String),
+}
+
+/// A member of an object.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The name, unescaped.
+    pub name: String,
+    /// Where the name is, quotes included.
+    pub key: Range<usize>,
+    /// The value.
+    pub value: Node,
+}
+
+impl Node {
+    /// The member of this name, the last if there are several.
+    pub fn member(&self, name: &str) -> Option<&Self> {
+        let Shape::Object(members) = &self.shape else { return None };
+        members.iter().rev().find(|member| member.name == name).map(|member| &member.value)
+    }
+
+    /// The elements, if it is an array.
+    pub fn elements(&self) -> Option<&[Self]> {
+        match &self.shape {
+            Shape::Array(elements) => Some(elements),
+            _ => None,
+        }
+    }
+
+    /// The members, if it is an object.
+    pub fn members(&self) -> Option<&[Member]> {
+        match &self.shape {
+            Shape::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// The text, if it is a string.
+    pub fn text(&self) -> Option<&str> {
+        match &self.shape {
+            Shape::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it is this number, `true`, `false` or `null`.
+    pub fn is_plain(&self, plain: &str) -> bool {
+        matches!(&self.shape, Shape::Plain(found) if found == plain)
+    }
+
+    pub(super) fn child(&self, step: &Step) -> Option<&Self> {
+        match step {
+            Step::Key(name) => self.member(name),
+            Step::Index(index) => self.elements()?.get(*index),
+        }
+    }
+
+    pub(super) fn index_of(&self, step: &Step) -> Option<usize> {
+        match (step, &self.shape) {
+            (Step::Key(name), Shape::Object(members)) => {
+                members.iter().rposition(|member| member.name == *name)
+            }
+            (Step::Index(index), Shape::Array(elements)) => (*index < elements.len()).then_some(*index),
+            _ => None,
+        }
+    }
+
+    /// The spans of the entries: whole members of an object, elements of an array.
+    pub(super) fn entries(&self) -> Vec<Range<usize>> {
+        match &self.shape {
+            Shape::Object(members) => {
+                members.iter().map(|member| member.key.start..member.value.span.end).collect()
+            }
+            Shape::Array(elements) => elements.iter().map(|element| element.span.clone()).collect(),
+            Shape::Text(_) | Shape::Plain(_) => Vec::new(),
+        }
+    }
+}
+
+/// A place in a text, for people: both count from one, columns in characters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Position {
+    pub(super) fn of(text: &str, at: usize) -> Self {
+        let before = text.get(..at).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let start = before.rfind('\n').map_or(0, |found| found + 1);
+        Self { line, column: before[start..].trim_start_matches('\u{feff}').chars().count() + 1 }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// The text is not JSON.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{what} at {position}")]
+pub struct SyntaxError {
+    /// What is wrong.
+    pub what: String,
+    /// Where.
+    pub position: Position,
+}
+
+pub(super) struct Parsed {
+    pub root: Node,
+    pub comment: Option<usize>,
+    pub trailing_comma: Option<usize>,
+}
+
+/// Reads the whole text.
+pub(super) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
+    let mut reader = Reader { text, at: 0, comment: None, trailing_comma: None };
+    if text.starts_with('\u{feff}') {
+        reader.at = '\u{feff}'.len_utf8();
+    }
+    reader.blank()?;
+    let root = reader.value(0)?;
+    reader.blank()?;
+    if reader.at < text.len() {
+        return Err(reader.error("something after the end of the value"));
+    }
+    Ok(Parsed { root, comment: reader.comment, trailing_comma: reader.trailing_comma })
+}
+
+/// Where the white space and comments from `from` on end. `None` if a comment does not end.
+pub(super) fn skip_blank(text: &str, from: usize) -> Option<usize> {
+    let mut reader = Reader { text, at: from, comment: None, trailing_comma: None };
+    reader.blank().ok().map(|()| reader.at)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    comment: Option<usize>,
+    trailing_comma: Option<usize>,
+}
+
+impl Reader<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn error(&self, what: &str) -> SyntaxError {
+        SyntaxError { what: what.to_owned(), position: Position::of(self.text, self.at) }
+    }
+
+    fn blank(&mut self) -> Result<(), SyntaxError> {
+        loop {
+            self.at = self.text.len() - self.rest().trim_start_matches([' ', '\t', '\r', '\n']).len();
+            let length = if self.rest().starts_with("//") {
+                self.rest().find('\n').unwrap_or(self.rest().len())
+            } else if self.rest().starts_with("/*") {
+                match self.rest().find("*/") {
+                    Some(end) if end > 1 => end + 2,
+                    _ => return Err(self.error("a comment that does not end")),
+                }
+            } else {
+                return Ok(());
+            };
+            self.comment.get_or_insert(self.at);
+            self.at += length;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+        if depth > DEEPEST {
+            return Err(self.error("values nested too deep"));
+        }
+        let start = self.at;
+        let shape = match self.rest().bytes().next() {
+            Some(b'{') => Shape::Object(self.list(b'}', |reader| {
+                if !reader.rest().starts_with('"') {
+                    return Err(reader.error("a name in double quotes is missing"));
+                }
+                let start = reader.at;
+                let name = reader.string()?;
+                let key = start..reader.at;
+                reader.blank()?;
+                if !reader.rest().starts_with(':') {
+                    return Err(reader.error("a colon is missing"));
+                }
+                reader.at += 1;
+                reader.blank()?;
+                Ok(Member { name, key, value: reader.value(depth + 1)? })
+            })?),
+            Some(b'[') => Shape::Array(self.list(b']', |reader| reader.value(depth + 1))?),
+            Some(b'"') => Shape::Text(self.string()?),
+            None => return Err(self.error("a value is missing")),
+            Some(_) => {
+                let end = self.rest().find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
+                let plain = self.rest()[..end.unwrap_or(self.rest().len())].to_owned();
+                if serde_json::from_str::<serde_json::Value>(&plain).is_err() {
+                    return Err(self.error("this is no JSON value"));
+                }
+                self.at += plain.len();
+                Shape::Plain(plain)
+            }
+        };
+        Ok(Node { span: start..self.at, shape })
+    }
+
+    fn list<T>(
+        &mut self,
+        close: u8,
+        mut entry: impl FnMut(&mut Self) -> Result<T, SyntaxError>,
+    ) -> Result<Vec<T>, SyntaxError> {
+        self.at += 1;
+        let mut entries = Vec::new();
+        let mut comma: Option<usize> = None;
+        loop {
+            self.blank()?;
+            match self.rest().bytes().next() {
+                Some(found) if found == close => {
+                    if let Some(comma) = comma {
+                        self.trailing_comma.get_or_insert(comma);
+                    }
+                    self.at += 1;
+                    return Ok(entries);
+                }
+                None => return Err(self.error("the file ends in the middle")),
+                Some(_) if !entries.is_empty() && comma.is_none() => {
+                    return Err(self.error("a comma or a closing bracket is missing"));
+                }
+                Some(_) => entries.push(entry(self)?),
+            }
+            self.blank()?;
+            comma = self.rest().starts_with(',').then_some(self.at);
+            self.at += usize::from(comma.is_some());
+        }
+    }
+
+    fn string(&mut self) -> Result<String, SyntaxError> {
+        let mut escaped = false;
+        let end = self.rest().bytes().enumerate().skip(1).find_map(|(index, byte)| {
+            let ends = byte == b'"' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            ends.then_some(index + 1)
+        });
+        let Some(end) = end else { return Err(self.error("a text without its closing quote")) };
+        let text =
+            serde_json::from_str(&self.rest()[..end]).map_err(|_| self.error("a text that is not JSON"))?;
+        self.at += end;
+        Ok(text)
+    }
+}

@@ -1,0 +1,252 @@
+//! Deciding what a settings file becomes.
+
+use std::path::{Path, PathBuf};
+
+use super::hooks::{self, Counts, Misfit, Ours, Wanted};
+use super::jsonc::Document;
+use super::parse::Node;
+use super::write::resolve;
+use super::{Direction, Hook, InstallError, Place, Scope, claude, codex, gemini, opencode};
+use crate::Agent;
+
+/// What is to become of one file. Made by [`plan`], done by [`carry_out`](super::carry_out).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Whose settings.
+    pub agent: Agent,
+    /// The file, by the name the agent knows it by.
+    pub file: PathBuf,
+    /// The file that is written: `file`, or where it leads if it is a symbolic link.
+    pub target: PathBuf,
+    /// What is in it now; `None` if it is not there.
+    pub before: Option<Vec<u8>>,
+    /// What is to be in it; `None` if it is to go.
+    pub after: Option<Vec<u8>>,
+    /// What changes, in sentences for the person, without a subject: "adds 16 hooks to ~/.claude/settings.json".
+    pub changes: Vec<String>,
+    /// What the person has to know or do afterwards.
+    pub follow_up: Vec<String>,
+    /// Folders, outermost first: to be made if the file is to be, to go if it goes and they are empty then.
+    pub dirs: Vec<PathBuf>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_nothing(&self) -> bool {
+        self.before == self.after
+    }
+}
+
+/// Plans to put the hooks of `binary` into the settings of `agent`, or to take out those that are there.
+pub fn plan(
+    agent: Agent,
+    scope: Scope,
+    place: &Place,
+    binary: &Path,
+    strict: bool,
+    direction: Direction,
+) -> Result<Plan, InstallError> {
+    let hook = Hook::new(agent, binary, strict)?;
+    let file = match agent {
+        Agent::Claude => claude::file(scope, place),
+        Agent::Codex => codex::file(scope, place),
+        Agent::Gemini => gemini::file(scope, place),
+        Agent::Opencode => opencode::file(scope, place),
+    };
+    let (target, before) = resolve(&file)?;
+    let shown = place.show(&file);
+    let mut plan = Plan {
+        agent,
+        dirs: dirs(&file, place),
+        file,
+        target,
+        after: before.clone(),
+        before,
+        changes: Vec::new(),
+        follow_up: Vec::new(),
+    };
+    match (agent, direction) {
+        (Agent::Opencode, Direction::Install) => install_plugin(&mut plan, &hook, &shown)?,
+        (Agent::Opencode, Direction::Uninstall) => uninstall_plugin(&mut plan, &shown),
+        (_, Direction::Install) => {
+            install_hooks(&mut plan, &wanted(&hook), Ours { agent, binary }, &shown)?;
+            plan.follow_up = match agent {
+                Agent::Claude => claude::follow_up(&hook, scope),
+                Agent::Codex => codex::follow_up(scope),
+                Agent::Gemini | Agent::Opencode => gemini::follow_up(scope),
+            };
+            plan.follow_up.extend(switched_off(&plan));
+        }
+        (_, Direction::Uninstall) => uninstall_hooks(&mut plan, Ours { agent, binary }, &shown)?,
+    }
+    if direction == Direction::Install && plan.before.is_none() {
+        plan.dirs.retain(|dir| !dir.exists());
+    } else if plan.after.is_some() || plan.before.is_none() {
+        plan.dirs.clear();
+    }
+    Ok(plan)
+}
+
+/// The handlers of the agents that keep hooks in their settings.
+pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
+    match hook.agent {
+        Agent::Claude => claude::wanted(hook),
+        Agent::Codex => codex::wanted(hook),
+        Agent::Gemini => gemini::wanted(hook),
+        Agent::Opencode => Vec::new(),
+    }
+}
+
+/// The folders between the home or the workspace and the file.
+fn dirs(file: &Path, place: &Place) -> Vec<PathBuf> {
+    let mut dirs: Vec<_> = file
+        .ancestors()
+        .skip(1)
+        .take_while(|dir| *dir != place.home && *dir != place.workspace && dir.parent().is_some())
+        .map(Path::to_owned)
+        .collect();
+    dirs.reverse();
+    dirs
+}
+
+fn install_hooks(
+    plan: &mut Plan,
+    wanted: &[Wanted],
+    ours: Ours<'_>,
+    shown: &str,
+) -> Result<(), InstallError> {
+    let text = text(plan)?;
+    let counts;
+    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+        let whole = super::value::Value::Object(vec![("hooks", hooks::all(wanted))]).pretty("\n", "  ", "");
+        // An empty file that was there stays to be told from one that we made: see `is_made`.
+        let end = if plan.before.is_none() || text == "\n" { "\n" } else { "" };
+        plan.after = Some(format!("{whole}{end}{text}").into_bytes());
+        counts = Counts { added: wanted.len(), ..Counts::default() };
+    } else {
+        let mut document = parse(plan, text)?;
+        let unreadable = match plan.agent {
+            Agent::Gemini => None,
+            _ => document.first_comment().map(|position| (position, "a comment")),
+        };
+        let comma =
+            document.first_trailing_comma().map(|position| (position, "a comma before a closing bracket"));
+        if let Some((position, what)) = unreadable.or(comma) {
+            return Err(InstallError::Unreadable {
+                file: plan.file.clone(),
+                agent: plan.agent,
+                position,
+                what,
+            });
+        }
+        counts = hooks::install(&mut document, wanted, ours).map_err(|misfit| broken(plan, misfit))?;
+        plan.after = Some(document.text().as_bytes().to_vec());
+    }
+    let (updated, removed) = (counts.updated, counts.removed);
+    say(plan, counts.added, &format!("adds {} to {shown}", several(counts.added)));
+    say(plan, updated, &format!("brings {} in {shown} up to date", several(updated)));
+    say(plan, removed, &format!("takes {} out of {shown}", several(removed)));
+    Ok(())
+}
+
+fn uninstall_hooks(plan: &mut Plan, ours: Ours<'_>, shown: &str) -> Result<(), InstallError> {
+    let text = text(plan)?;
+    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+        return Ok(());
+    }
+    let mut document = parse(plan, text)?;
+    if plan.agent == Agent::Codex && others_come_after(&document, ours) {
+        plan.follow_up.push(codex::moved());
+    }
+    let (counts, nothing_left) =
+        hooks::uninstall(&mut document, ours).map_err(|error| broken(plan, error.into()))?;
+    let end = &document.text()[document.root().span.end..];
+    plan.after = match end {
+        "\n" | "\r\n" if nothing_left && document.is_bare() => None,
+        "\n\n" if nothing_left && document.is_bare() => Some(b"\n".to_vec()),
+        _ if nothing_left && document.is_bare() => Some(end.as_bytes().to_vec()),
+        _ => Some(document.text().as_bytes().to_vec()),
+    };
+    say(plan, counts.removed, &format!("takes {} out of {shown}", several(counts.removed)));
+    if plan.after.is_none() {
+        plan.changes.push(format!("removes {shown}, which held nothing else"));
+    }
+    Ok(())
+}
+
+fn install_plugin(plan: &mut Plan, hook: &Hook<'_>, shown: &str) -> Result<(), InstallError> {
+    let plugin = opencode::plugin(hook).into_bytes();
+    match &plan.before {
+        Some(before) if *before == plugin => {}
+        Some(before) if !opencode::is_ours(before) => return Err(InstallError::NotOurs(plan.file.clone())),
+        Some(_) => plan.changes.push(format!("brings the plugin {shown} up to date")),
+        None => plan.changes.push(format!("adds the plugin {shown}")),
+    }
+    plan.after = Some(plugin);
+    plan.follow_up.push(
+        "Sessions of opencode that are open now take up the plugin when they are started again.".to_owned(),
+    );
+    Ok(())
+}
+
+fn uninstall_plugin(plan: &mut Plan, shown: &str) {
+    if plan.before.as_deref().is_some_and(opencode::is_ours) {
+        plan.after = None;
+        plan.changes.push(format!("removes the plugin {shown}"));
+    }
+}
+
+/// A note if the settings say that no hooks run at all.
+fn switched_off(plan: &Plan) -> Option<String> {
+    let text = String::from_utf8(plan.after.clone()?).ok()?;
+    let document = Document::parse(text).ok()?;
+    let (setting, off) = match plan.agent {
+        Agent::Claude => ("disableAllHooks", document.root().member("disableAllHooks")?.is_plain("true")),
+        Agent::Gemini => {
+            let enabled = document.root().member("hooksConfig")?.member("enabled")?;
+            ("hooksConfig.enabled", enabled.is_plain("false"))
+        }
+        Agent::Codex | Agent::Opencode => return None,
+    };
+    off.then(|| {
+        format!("Hooks are switched off in this file ({setting}); ours run only when they are switched on.")
+    })
+}
+
+/// Whether somebody else's group follows one of ours under the same event.
+fn others_come_after(document: &Document, ours: Ours<'_>) -> bool {
+    ours.places(document).into_iter().any(|(event, group, _)| {
+        let groups = document.get(&["hooks".into(), event.as_str().into()]).and_then(Node::elements);
+        groups.unwrap_or_default().iter().skip(group + 1).any(|group| {
+            let handlers = group.member("hooks").and_then(Node::elements).unwrap_or_default();
+            handlers.iter().any(|handler| !ours.is(handler))
+        })
+    })
+}
+
+fn text(plan: &Plan) -> Result<String, InstallError> {
+    let bytes = plan.before.clone().unwrap_or_default();
+    String::from_utf8(bytes).map_err(|_| InstallError::NotText(plan.file.clone()))
+}
+
+fn parse(plan: &Plan, text: String) -> Result<Document, InstallError> {
+    Document::parse(text).map_err(|error| broken(plan, error.into()))
+}
+
+fn broken(plan: &Plan, misfit: Misfit) -> InstallError {
+    let (what, position) = match misfit {
+        Misfit::Shape { what, position } => (what, position),
+        Misfit::Syntax(error) => (error.what, error.position),
+    };
+    InstallError::Broken { file: plan.file.clone(), position, what }
+}
+
+fn say(plan: &mut Plan, count: usize, sentence: &str) {
+    if count > 0 {
+        plan.changes.push(sentence.to_owned());
+    }
+}
+
+fn several(count: usize) -> String {
+    if count == 1 { "1 hook".to_owned() } else { format!("{count} hooks") }
+}

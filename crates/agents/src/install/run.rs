@@ -1,0 +1,213 @@
+//! One run of an agent with our hooks, and no lasting change.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::hooks::{self, Ours};
+use super::jsonc::Document;
+use super::value::Value;
+use super::{Direction, Hook, InstallError, Place, Plan, Scope, codex, opencode, plan};
+use crate::Agent;
+
+/// A command to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The program and its arguments.
+    pub argv: &'a [OsString],
+    /// The folder it is run in.
+    pub cwd: &'a Path,
+    /// The environment it is run in; only what concerns the agent's settings is looked at.
+    pub environment: &'a [(OsString, OsString)],
+    /// Where settings are.
+    pub place: &'a Place,
+    /// The stepback program.
+    pub binary: &'a Path,
+    /// Whether the hooks fail closed.
+    pub strict: bool,
+    /// A folder of this run alone, which goes after it.
+    pub temp_dir: &'a Path,
+}
+
+/// How to run it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunPlan {
+    /// The program and its arguments.
+    pub argv: Vec<OsString>,
+    /// Variables to set for it.
+    pub env: Vec<(String, String)>,
+    /// Files to write first, in `temp_dir`.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Changes for the time of the run, where the agent offers no other way: to be carried out before it and, with
+    /// [`take_back`](super::take_back), taken back after it. If that finds the file changed, uninstall instead.
+    pub edits: Vec<Plan>,
+    /// What the person should know.
+    pub notes: Vec<String>,
+}
+
+/// The agent that a command runs, if it is one we know.
+pub fn agent_of(argv: &[OsString]) -> Option<Agent> {
+    invocation(argv).map(|(agent, _)| agent)
+}
+
+/// Plans one run of `agent` with hooks.
+pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError> {
+    let hook = Hook::new(agent, run.binary, run.strict)?;
+    // Of a command we cannot look into (a script, say), the first word is taken for the agent.
+    let first = invocation(run.argv).map_or(1, |(_, first)| first).min(run.argv.len());
+    let mut out = RunPlan { argv: run.argv.to_vec(), ..RunPlan::default() };
+    match agent {
+        Agent::Claude => claude(&mut out, run, &hook, first)?,
+        Agent::Codex => {
+            let settings = codex::overrides(&hook, run.place, run.binary);
+            let args = settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]);
+            out.argv.splice(first..first, args);
+            out.notes.push(
+                "Codex is told to trust stepback's hooks for this run; nothing is remembered.".to_owned(),
+            );
+        }
+        Agent::Gemini => {
+            // Its system settings would be the place, but it reads them only from a file of root's.
+            let plan = plan(agent, Scope::User, run.place, run.binary, run.strict, Direction::Install)?;
+            if !plan.is_nothing() {
+                let shown = run.place.show(&plan.file);
+                out.notes.push(format!("{shown} holds stepback's hooks while this run lasts."));
+                out.edits.push(plan);
+            }
+        }
+        Agent::Opencode => {
+            let file = run.temp_dir.join(opencode::NAME);
+            let url = format!("file://{}", file.display());
+            out.files.push((file, opencode::plugin(&hook).into_bytes()));
+            out.env.push((OPENCODE.to_owned(), opencode_config(run, &url)?));
+        }
+    }
+    Ok(out)
+}
+
+const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// Claude Code merges the file after `--settings` with the user's and the project's, but takes only the last one given.
+fn claude(out: &mut RunPlan, run: &Run<'_>, hook: &Hook<'_>, first: usize) -> Result<(), InstallError> {
+    let file = run.temp_dir.join("settings.json");
+    let wanted = plan::wanted(hook);
+    let text = match settings_option(run.argv, first) {
+        None => {
+            out.argv.splice(first..first, ["--settings".into(), file.clone().into()]);
+            Value::Object(vec![("hooks", hooks::all(&wanted))]).pretty("\n", "  ", "")
+        }
+        Some((at, joined, value)) => {
+            let wrong = |what: String| InstallError::Option { option: "--settings", what };
+            let text = match value.to_str() {
+                Some(inline) if inline.trim_start().starts_with('{') => inline.to_owned(),
+                _ => {
+                    std::fs::read_to_string(run.cwd.join(&value)).map_err(|error| wrong(error.to_string()))?
+                }
+            };
+            let mut document = Document::parse(text).map_err(|error| wrong(error.to_string()))?;
+            let ours = Ours { agent: Agent::Claude, binary: run.binary };
+            hooks::install(&mut document, &wanted, ours).map_err(|misfit| wrong(misfit.to_string()))?;
+            out.argv[at] = if joined {
+                let mut option = OsString::from("--settings=");
+                option.push(&file);
+                option
+            } else {
+                file.clone().into()
+            };
+            document.text().to_owned()
+        }
+    };
+    out.files.push((file, text.into_bytes()));
+    let off = |arg: &&OsString| *arg == "--bare" || *arg == "--safe-mode";
+    if let Some(off) = run.argv.iter().skip(first).find(off) {
+        let off = off.to_string_lossy();
+        out.notes.push(format!("{off} switches hooks off: this run is not recorded step by step."));
+    }
+    Ok(())
+}
+
+/// The last `--settings`: which argument holds its value, whether joined to the option, and the value.
+fn settings_option(argv: &[OsString], first: usize) -> Option<(usize, bool, OsString)> {
+    let mut found = None;
+    let mut at = first;
+    while at < argv.len() && argv[at] != "--" {
+        if argv[at] == "--settings" && at + 1 < argv.len() {
+            found = Some((at + 1, false, argv[at + 1].clone()));
+            at += 1;
+        } else if let Some(value) = argv[at].to_str().and_then(|arg| arg.strip_prefix("--settings=")) {
+            found = Some((at, true, value.into()));
+        }
+        at += 1;
+    }
+    found
+}
+
+/// opencode adds up the plugins of all its configurations; the one in the environment is one of them.
+fn opencode_config(run: &Run<'_>, url: &str) -> Result<String, InstallError> {
+    let given = run.environment.iter().find(|(name, _)| name == OPENCODE).map(|(_, value)| value);
+    let Some(given) = given.filter(|given| !given.is_empty()) else {
+        let plugins = Value::Array(vec![Value::Text(url.to_owned())]);
+        return Ok(Value::Object(vec![("plugin", plugins)]).compact(false));
+    };
+    let wrong = |what: String| InstallError::Option { option: OPENCODE, what };
+    let text = given.to_str().ok_or_else(|| wrong("it is not UTF-8".to_owned()))?;
+    let mut document = Document::parse(text.to_owned()).map_err(|error| wrong(error.to_string()))?;
+    let plugin = Value::Text(url.to_owned());
+    let done = match document.root().member("plugin") {
+        Some(_) => document.append(&["plugin".into()], &plugin),
+        None => document.insert_member(&[], "plugin", &Value::Array(vec![plugin])),
+    };
+    done.map_err(|error| wrong(error.to_string()))?;
+    Ok(document.text().to_owned())
+}
+
+/// The agent of a command, and where its own arguments begin.
+fn invocation(argv: &[OsString]) -> Option<(Agent, usize)> {
+    let name = program(argv.first()?);
+    let rest = |first: usize, agent: fn(&OsStr) -> Option<Agent>| {
+        let at = first + argv[first..].iter().position(|arg| !arg.as_encoded_bytes().starts_with(b"-"))?;
+        agent(&argv[at]).map(|agent| (agent, at + 1))
+    };
+    match name.as_str() {
+        "npx" | "bunx" | "pnpx" => rest(1, package),
+        "npm" | "pnpm" | "yarn" | "bun"
+            if argv.get(1).is_some_and(|arg| arg == "exec" || arg == "dlx" || arg == "x") =>
+        {
+            rest(2, package)
+        }
+        "node" | "bun" | "deno" => rest(1, script),
+        "env" => {
+            let assigns = |arg: &OsString| arg.as_encoded_bytes().contains(&b'=');
+            let at = 1 + argv[1..].iter().position(|arg| !assigns(arg))?;
+            invocation(&argv[at..]).map(|(agent, first)| (agent, at + first))
+        }
+        name => Agent::parse(name).map(|agent| (agent, 1)),
+    }
+}
+
+/// The name of a program without its folder and its ending.
+fn program(path: &OsStr) -> String {
+    let name = Path::new(path).file_name().unwrap_or(path).to_string_lossy();
+    let ending = [".exe", ".cmd", ".js", ".cjs", ".mjs"].into_iter().find(|ending| name.ends_with(ending));
+    name.strip_suffix(ending.unwrap_or_default()).unwrap_or(&name).to_owned()
+}
+
+const PACKAGES: [(&str, Agent); 4] = [
+    ("@anthropic-ai/claude-code", Agent::Claude),
+    ("@openai/codex", Agent::Codex),
+    ("@google/gemini-cli", Agent::Gemini),
+    ("opencode-ai", Agent::Opencode),
+];
+
+/// The agent in an npm package, with or without a version.
+fn package(name: &OsStr) -> Option<Agent> {
+    let name = name.to_str()?;
+    let bare = name.char_indices().skip(1).find(|(_, c)| *c == '@').map_or(name, |(at, _)| &name[..at]);
+    PACKAGES.into_iter().find(|(package, _)| *package == bare).map(|(_, agent)| agent)
+}
+
+/// The agent in a script that Node is to run.
+fn script(path: &OsStr) -> Option<Agent> {
+    let text = path.to_str()?.replace('\\', "/");
+    let inside = |(package, _): &(&str, Agent)| text.contains(&format!("/{package}/"));
+    PACKAGES.into_iter().find(inside).map(|(_, agent)| agent).or_else(|| Agent::parse(&program(path)))
+}

@@ -1,0 +1,84 @@
+//! Values that we write, in the order we write them.
+
+use super::parse::{Node, Shape};
+
+/// A value to put into a document. Objects keep the order of their members, which `serde_json` would not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// An object.
+    Object(Vec<(&'static str, Self)>),
+    /// An array.
+    Array(Vec<Self>),
+    /// A string.
+    Text(String),
+    /// A whole number.
+    Number(u64),
+}
+
+/// `text` in double quotes.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl Value {
+    /// On one line.
+    pub(super) fn compact(&self, spaced: bool) -> String {
+        let space = if spaced { " " } else { "" };
+        let separator = format!(",{space}");
+        match self {
+            Self::Object(members) => {
+                let members: Vec<_> = members
+                    .iter()
+                    .map(|(name, value)| format!("{}:{space}{}", quoted(name), value.compact(spaced)))
+                    .collect();
+                format!("{{{}}}", members.join(&separator))
+            }
+            Self::Array(elements) => {
+                let elements: Vec<_> = elements.iter().map(|value| value.compact(spaced)).collect();
+                format!("[{}]", elements.join(&separator))
+            }
+            Self::Text(text) => quoted(text),
+            Self::Number(number) => number.to_string(),
+        }
+    }
+
+    /// On lines of their own, the way the agents write their settings themselves. `indent` is that of the line it begins on.
+    pub(super) fn pretty(&self, newline: &str, unit: &str, indent: &str) -> String {
+        let deeper = format!("{indent}{unit}");
+        let entries: Vec<_> = match self {
+            Self::Object(members) => members
+                .iter()
+                .map(|(name, value)| format!("{}: {}", quoted(name), value.pretty(newline, unit, &deeper)))
+                .collect(),
+            Self::Array(elements) => {
+                elements.iter().map(|value| value.pretty(newline, unit, &deeper)).collect()
+            }
+            Self::Text(_) | Self::Number(_) => return self.compact(true),
+        };
+        let (open, close) = if matches!(self, Self::Object(_)) { ('{', '}') } else { ('[', ']') };
+        if entries.is_empty() {
+            return format!("{open}{close}");
+        }
+        let body = entries.join(&format!(",{newline}{deeper}"));
+        format!("{open}{newline}{deeper}{body}{newline}{indent}{close}")
+    }
+
+    /// Whether `node` says the same, in whatever order and spacing.
+    pub(super) fn says_the_same_as(&self, node: &Node) -> bool {
+        match (self, &node.shape) {
+            (Self::Object(members), Shape::Object(found)) => {
+                members.len() == found.len()
+                    && members.iter().all(|(name, value)| {
+                        node.member(name).is_some_and(|node| value.says_the_same_as(node))
+                    })
+            }
+            (Self::Array(elements), Shape::Array(found)) => {
+                elements.len() == found.len()
+                    && elements.iter().zip(found).all(|(value, node)| value.says_the_same_as(node))
+            }
+            (Self::Text(text), Shape::Text(found)) => text == found,
+            (Self::Number(number), Shape::Plain(found)) => *found == number.to_string(),
+            _ => false,
+        }
+    }
+}
