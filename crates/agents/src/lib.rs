@@ -4,9 +4,15 @@
 //! settings file of any agent.
 
 pub mod agent;
+pub mod answer;
 pub mod fork;
+pub mod hook;
 pub mod import;
+pub mod inbox;
 pub mod install;
+pub mod payload;
+pub mod record;
+pub mod tools;
 pub mod transcript;
 
 pub use agent::Agent;

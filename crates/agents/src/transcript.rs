@@ -27,7 +27,7 @@ use crate::agent::Agent;
 
 pub use claude::project_folder as claude_project_folder;
 pub use cut::{before_call, before_prompt, settled};
-pub use find::{About, Found, Home, about, discover, locate, workers};
+pub use find::{About, Found, Home, about, discover, found_at, locate, workers};
 pub use lines::{LINE_LIMIT, left_out};
 pub use message::{Message, Part, Role, Usage, messages};
 pub(crate) use opencode_db::row as opencode_session;
@@ -110,8 +110,16 @@ impl TranscriptError {
 ///
 /// Only complete lines count: one that is being written waits for the next time. Memory is bounded by what is new.
 pub fn read(place: &Place, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
+    read_until(place, cursor, None)
+}
+
+/// Like [`read`], but of a file only the first `limit` bytes: what was there at some earlier moment. A database has no such
+/// order and is read as it is.
+pub fn read_until(place: &Place, cursor: &Cursor, limit: Option<u64>) -> Result<Fresh, TranscriptError> {
     match place.agent {
         Agent::Opencode => opencode_db::read(&place.path, &place.session, cursor),
-        Agent::Claude | Agent::Codex | Agent::Gemini => lines::read(&place.path, cursor),
+        Agent::Claude | Agent::Codex | Agent::Gemini => {
+            lines::read(&place.path, cursor, limit.unwrap_or(u64::MAX))
+        }
     }
 }

@@ -1,31 +1,253 @@
 //! Branches: named lines of steps. The workspace stands on one of them; the others wait where they were left.
+//!
+//! The head says where the workspace stands and moves with every checkpoint; it is the tip of the present branch. Every other
+//! branch is a reference to its newest step. Which branch is the present one is said by a reference as well, by its name.
 
+use serde_json::json;
+use stepback_model::ids::StepId;
+use stepback_model::record::{Action, Annotation, Facts, Operation, Step, StepKind};
+use stepback_model::state::State;
+use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::error::EngineError;
+use crate::rewind::{Prepared, Report, Request};
 use crate::workspace::Workspace;
 
 /// The first branch.
 pub const MAIN: &str = "main";
 
+/// A branch as listed.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// Its name.
+    pub name: String,
+    /// Its newest step.
+    pub tip: StoredCheckpoint,
+    /// Whether the workspace stands on it.
+    pub present: bool,
+}
+
 impl Workspace<'_> {
     /// The newest step of a branch.
     pub fn branch_tip(&self, name: &str) -> Result<Option<StoredCheckpoint>, EngineError> {
-        let Some(step) = self.store().reference(&self.branch_ref(name))? else { return Ok(None) };
-        Ok(self.store().step(step)?)
+        let step = match self.present_branch()? == name {
+            true => self.head_id()?,
+            false => self.store().reference(&self.branch_ref(name))?,
+        };
+        match step {
+            Some(step) => Ok(self.store().step(step)?),
+            None => Ok(None),
+        }
     }
 
     /// Names of all branches.
     pub fn branch_names(&self) -> Result<Vec<String>, EngineError> {
-        let prefix = self.branch_ref("");
-        let references = self.store().references(&prefix)?;
+        let mut names = self.names_below(&self.branch_ref(""))?;
+        names.push(self.present_branch()?);
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn names_below(&self, prefix: &str) -> Result<Vec<String>, EngineError> {
+        let references = self.store().references(prefix)?;
         Ok(references
             .into_iter()
-            .filter_map(|(name, _)| Some(name.strip_prefix(&prefix)?.to_string()))
+            .filter_map(|(full, _)| Some(full.strip_prefix(prefix)?.to_string()))
             .collect())
     }
 
+    /// All branches, by name.
+    pub fn branches(&self) -> Result<Vec<Branch>, EngineError> {
+        let present = self.present_branch()?;
+        let mut branches = Vec::new();
+        for name in self.branch_names()? {
+            if let Some(tip) = self.branch_tip(&name)? {
+                branches.push(Branch { present: name == present, name, tip });
+            }
+        }
+        Ok(branches)
+    }
+
+    /// Name of the branch the workspace stands on.
+    pub fn present_branch(&self) -> Result<String, EngineError> {
+        let marked = self.names_below(&self.present_ref(""))?;
+        Ok(marked.into_iter().next().unwrap_or_else(|| MAIN.to_string()))
+    }
+
     pub(crate) fn branch_ref(&self, name: &str) -> String {
-        format!("head/{}/{name}", self.record.id)
+        format!("branch/{}/{name}", self.record.id)
+    }
+
+    fn present_ref(&self, name: &str) -> String {
+        format!("present/{}/{name}", self.record.id)
+    }
+
+    /// The changes of the log that leave branch `from` at `left` and stand on `to`, whose tip is the head from now on.
+    pub(crate) fn branch_moves(
+        &self,
+        from: &str,
+        to: &str,
+        left: StepId,
+        reached: StepId,
+    ) -> Result<Vec<Mutation>, EngineError> {
+        let branch = self.branch_ref(from);
+        let present = self.present_ref(to);
+        Ok(vec![
+            Mutation::SetRef { expected: self.store().reference(&branch)?, name: branch, value: left },
+            Mutation::DropRef { name: self.branch_ref(to) },
+            Mutation::DropRef { name: self.present_ref(from) },
+            Mutation::SetRef { expected: self.store().reference(&present)?, name: present, value: reached },
+        ])
+    }
+
+    /// Checks that a name can be one.
+    fn check_name(&self, name: &str) -> Result<(), EngineError> {
+        let fits = !name.is_empty()
+            && name.len() <= 100
+            && !name.starts_with(['-', '@', '#'])
+            && name.chars().all(|c| c.is_alphanumeric() || "-_./+".contains(c));
+        match fits {
+            true => Ok(()),
+            false => Err(EngineError::Input(format!(
+                "\"{name}\" cannot be the name of a branch: use letters, digits, and - _ . / +"
+            ))),
+        }
+    }
+
+    /// Makes a branch that begins at `from`, without standing on it.
+    pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<Operation, EngineError> {
+        self.check_name(name)?;
+        let base = self.kept_base(from)?;
+        if self.branch_tip(name)?.is_some() {
+            return Err(EngineError::Input(format!("there is a branch {name} already")));
+        }
+        let step = self.branch_step(StepKind::BranchCreated, name, base.checkpoint.step.id)?;
+        let operation = self.operation(
+            format!("create branch {name} at {}", crate::workspace::describe(from)),
+            Action::BranchCreate { name: name.to_string(), step: base.checkpoint.step.id },
+        );
+        let mutations = [
+            Mutation::SetRef { name: self.branch_ref(name), expected: None, value: base.checkpoint.step.id },
+            Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None },
+            Mutation::AppendOp(operation.clone()),
+        ];
+        match self.store().commit(None, &mutations) {
+            Err(stepback_store::StoreError::Moved { .. }) => {
+                Err(EngineError::Input(format!("there is a branch {name} already")))
+            }
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(operation),
+        }
+    }
+
+    /// Forgets a branch. Its steps stay.
+    pub fn delete_branch(&self, name: &str) -> Result<Operation, EngineError> {
+        let tip = self.known_branch(name)?;
+        if self.present_branch()? == name {
+            return Err(EngineError::Input(format!(
+                "{name} is the present branch; switch to another one first"
+            )));
+        }
+        let step = tip.checkpoint.step.id;
+        let operation = self.operation(
+            format!("delete branch {name}"),
+            Action::BranchDelete { name: name.to_string(), step },
+        );
+        let mutations =
+            [Mutation::DropRef { name: self.branch_ref(name) }, Mutation::AppendOp(operation.clone())];
+        self.store().commit(None, &mutations)?;
+        Ok(operation)
+    }
+
+    /// Gives a branch another name.
+    pub fn rename_branch(&self, name: &str, to: &str) -> Result<Operation, EngineError> {
+        self.check_name(to)?;
+        let step = self.known_branch(name)?.checkpoint.step.id;
+        if self.branch_tip(to)?.is_some() {
+            return Err(EngineError::Input(format!("there is a branch {to} already")));
+        }
+        if self.present_branch()? == name {
+            return Err(EngineError::Input(format!(
+                "{name} is the present branch; switch to another one first"
+            )));
+        }
+        let action = Action::BranchRename { from: name.to_string(), to: to.to_string(), step };
+        let operation = self.operation(format!("rename branch {name} to {to}"), action);
+        let mutations = [
+            Mutation::DropRef { name: self.branch_ref(name) },
+            Mutation::SetRef { name: self.branch_ref(to), expected: None, value: step },
+            Mutation::AppendOp(operation.clone()),
+        ];
+        self.store().commit(None, &mutations)?;
+        Ok(operation)
+    }
+
+    fn known_branch(&self, name: &str) -> Result<StoredCheckpoint, EngineError> {
+        self.branch_tip(name)?.ok_or_else(|| {
+            let known = self.branch_names().unwrap_or_default().join(", ");
+            EngineError::Input(format!("there is no branch {name}; there are {known}"))
+        })
+    }
+
+    /// Plans to stand on another branch: the whole workspace becomes what it was there.
+    pub fn prepare_switch(&self, name: &str) -> Result<Prepared, EngineError> {
+        let tip = self.known_branch(name)?;
+        if self.present_branch()? == name {
+            return Err(EngineError::Input(format!("{name} is the present branch already")));
+        }
+        let mut prepared = self.prepare_rewind(&Request {
+            target: Some(tip),
+            everything: true,
+            git: false,
+            ..Request::default()
+        })?;
+        prepared.summary = format!("switch to branch {name}");
+        prepared.branches = Some((self.present_branch()?, name.to_string()));
+        Ok(prepared)
+    }
+
+    /// Stands on another branch, as planned. What was on the present one is saved there first.
+    pub fn switch(&self, name: &str, prepared: Prepared) -> Result<Report, EngineError> {
+        let report = self.apply(prepared)?;
+        if let Some(moved) = report.operation.action.moved() {
+            let step = self.branch_step(StepKind::BranchSwitched, name, moved.after)?;
+            let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
+            self.store().commit(None, &[append])?;
+        }
+        Ok(report)
+    }
+
+    /// The nearest step at or before `from` that has files of its own.
+    pub fn kept_base(&self, from: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
+        let mut base = from.clone();
+        while base.checkpoint.trigger.is_none() {
+            let nothing = || EngineError::NoFiles { what: crate::workspace::describe(from) };
+            let parent = base.checkpoint.step.parent.ok_or_else(nothing)?;
+            base = self.store().step(parent)?.ok_or_else(nothing)?;
+        }
+        Ok(base)
+    }
+
+    /// A light step that says something about branches.
+    fn branch_step(&self, kind: StepKind, name: &str, at: StepId) -> Result<Step, EngineError> {
+        let batch = self.store().begin()?;
+        let state = batch.write(stepback_model::ObjectKind::State, &State::default().encode(), None)?;
+        let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": at }), None)
+            .map_err(|error| EngineError::Input(error.to_string()))?;
+        self.store().commit(Some(batch.finish()?), &[])?;
+        let word = if kind == StepKind::BranchCreated { "created" } else { "switched to" };
+        Ok(Step {
+            id: StepId::from_bytes(self.engine.env.fresh_id()),
+            session: self.session.id,
+            number: 0,
+            parent: Some(at),
+            kind,
+            at: self.engine.env.now(),
+            state,
+            summary: format!("branch {name} {word}"),
+            facts: Facts { detail: Some(detail), ..Facts::default() },
+        })
     }
 }

@@ -6,9 +6,10 @@ use serde_json::Value;
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
-use stepback_model::record::Step;
+use stepback_model::record::{Action, Operation, SessionInfo, Step};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
+use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::authorship::{Authors, Who};
@@ -114,6 +115,22 @@ impl Workspace<'_> {
             numbered.taken_back = key.is_some_and(|key| taken_back.contains(&key));
         }
         Ok(numbered)
+    }
+
+    /// Begins a new list: changes up to now are not listed any more, and stay on record.
+    pub fn clear_changes(&self) -> Result<Operation, EngineError> {
+        let head = self.head()?;
+        let after = head.checkpoint.step.number;
+        let before = self.session.info.cleared;
+        let operation =
+            self.operation(format!("clear changes up to #{after}"), Action::ChangesClear { before, after });
+        let info = SessionInfo { cleared: Some(after), ..self.session.info.clone() };
+        let mutations = [
+            Mutation::SetSessionInfo { session: self.session.id, info: Box::new(info) },
+            Mutation::AppendOp(operation.clone()),
+        ];
+        self.store().commit(None, &mutations)?;
+        Ok(operation)
     }
 
     /// Input, output and the rest of what is known about a step.

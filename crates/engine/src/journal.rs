@@ -139,6 +139,7 @@ impl Workspace<'_> {
                 onto: prepared.onto.unwrap_or(before),
                 git: prepared.git,
                 detail: prepared.detail,
+                branches: prepared.branches.clone(),
             };
             let action = match purpose {
                 Purpose::Rewind => Action::Rewind { moved },
@@ -184,7 +185,7 @@ impl Workspace<'_> {
         outcomes: &[(PlannedChange, Outcome)],
         git_target: Option<GitState>,
     ) -> Result<u64, EngineError> {
-        let Some(moved) = operation.action.moved() else { return Ok(0) };
+        let Some(moved) = operation.action.moved().cloned() else { return Ok(0) };
         for _ in 0..50 {
             let batch = self.store().begin()?;
             let state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
@@ -204,7 +205,7 @@ impl Workspace<'_> {
                     ..Facts::default()
                 },
             };
-            let mutations = [
+            let mut mutations = vec![
                 Mutation::SetRef { name: self.head_name(), expected: head, value: moved.after },
                 Mutation::AppendStep {
                     step,
@@ -213,6 +214,9 @@ impl Workspace<'_> {
                 },
                 Mutation::SetOpStatus { op: operation.id, status: OpStatus::Done },
             ];
+            if let Some((from, to)) = &moved.branches {
+                mutations.extend(self.branch_moves(from, to, moved.before, moved.after)?);
+            }
             match self.store().commit(Some(batch.finish()?), &mutations) {
                 Err(StoreError::Moved { .. } | StoreError::Collected) => {}
                 Err(error) => return Err(error.into()),
@@ -352,7 +356,7 @@ impl Workspace<'_> {
     }
 
     fn finish(&self, operation: &Operation) -> Result<(), EngineError> {
-        let (Some(journal), Some(moved)) = (operation.journal, operation.action.moved()) else {
+        let (Some(journal), Some(moved)) = (operation.journal, operation.action.moved().cloned()) else {
             self.store().commit(None, &reverted(operation))?;
             return Ok(());
         };

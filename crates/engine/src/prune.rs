@@ -105,7 +105,8 @@ impl Workspace<'_> {
     /// Checkpoints no rule may hide: the head, and what the next undo needs.
     fn protected(&self) -> Result<HashSet<StepId>, EngineError> {
         let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
-        let last_move = self.operations()?.into_iter().find_map(|operation| operation.action.moved());
+        let last_move =
+            self.operations()?.into_iter().find_map(|operation| operation.action.moved().cloned());
         if let Some(moved) = last_move {
             protected.extend([moved.before, moved.after]);
         }

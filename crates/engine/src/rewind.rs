@@ -62,6 +62,8 @@ pub struct Prepared {
     pub(crate) git_target: Option<GitState>,
     /// What the step that is reached says about itself.
     pub(crate) detail: Option<Hash>,
+    /// The branch that is left and the one that is entered.
+    pub(crate) branches: Option<(String, String)>,
     pub(crate) lock: Option<WorkspaceLock>,
     pub(crate) epoch: u64,
 }
@@ -165,6 +167,7 @@ impl Workspace<'_> {
             present,
             git_target,
             detail: None,
+            branches: None,
             lock: Some(lock),
             epoch,
         })

@@ -325,6 +325,7 @@ impl Workspace<'_> {
             present: Present::nothing(),
             git_target,
             detail,
+            branches: None,
             lock: None,
             epoch: self.store().epoch()?,
         })

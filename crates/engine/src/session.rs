@@ -2,6 +2,8 @@
 
 use stepback_model::record::Session;
 
+use stepback_store::port::Query;
+
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
@@ -14,6 +16,12 @@ impl Workspace<'_> {
             (std::cmp::Reverse(session.info.seen_at.unwrap_or(session.started_at)), session.id)
         });
         Ok(sessions)
+    }
+
+    /// The number of the newest step.
+    pub fn newest_number(&self) -> Result<u64, EngineError> {
+        let newest = self.store().steps(self.record.id, &Query { limit: Some(1), ..Query::default() })?;
+        Ok(newest.first().map_or(0, |stored| stored.checkpoint.step.number))
     }
 
     /// The one session whose id, or whose id in the agent's own words, begins with `text`.

@@ -1,11 +1,11 @@
 //! Undo and redo of whatever stepback did.
 
 use stepback_model::hash::Hash;
-use stepback_model::ids::OpId;
+use stepback_model::ids::{OpId, StepId};
 use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
-use stepback_model::record::{Action, Move, OpStatus, Operation};
+use stepback_model::record::{Action, Move, OpStatus, Operation, SessionInfo};
 use stepback_model::state::GitState;
 use stepback_model::tree::{Content, Node, SkipReason};
 use stepback_store::Mutation;
@@ -73,10 +73,10 @@ impl Workspace<'_> {
             }
         };
         let summary = format!("undo: {}", operation.summary);
-        match operation.action.moved() {
+        match operation.action.moved().cloned() {
             Some(moved) => {
                 // If it was redone since, the redo is what stands between now and then.
-                let moved = latest_move(&operations, operation.id).unwrap_or(moved);
+                let moved = latest_move(&operations, operation.id).cloned().unwrap_or(moved);
                 self.reverse(moved, summary)
                     .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation })
             }
@@ -105,7 +105,7 @@ impl Workspace<'_> {
         let summary = format!("redo: {}", operation.summary);
         match moved {
             Some(moved) => self
-                .reverse(*moved, summary)
+                .reverse(moved.clone(), summary)
                 .map(|prepared| Reversal::Files { prepared: Box::new(prepared), operation }),
             None => {
                 self.check_log_reversal(&operation, Direction::Redo)?;
@@ -140,11 +140,9 @@ impl Workspace<'_> {
                     Direction::Redo => Action::Redo { op: id, moved: None },
                 };
                 let record = self.operation(summary, action);
-                let mutations = vec![
-                    log_reversal(&operation, &record, direction),
-                    Mutation::SetOpUndone { op: id, undone },
-                    Mutation::AppendOp(record),
-                ];
+                let mut mutations = log_reversal(self, &operation, &record, direction);
+                mutations.push(Mutation::SetOpUndone { op: id, undone });
+                mutations.push(Mutation::AppendOp(record));
                 self.store().commit(None, &mutations)?;
                 Ok(None)
             }
@@ -211,6 +209,7 @@ impl Workspace<'_> {
             present,
             git_target,
             detail: None,
+            branches: moved.branches.clone().map(|(from, to)| (to, from)),
             lock: Some(lock),
             epoch: self.store().epoch()?,
         })
@@ -330,17 +329,40 @@ fn is_dir_change(before: &Option<Node>, after: &Option<Node>) -> bool {
 }
 
 /// The newest redo of an operation, which is what an undo of it must take back.
-fn latest_move(operations: &[Operation], id: OpId) -> Option<Move> {
+fn latest_move(operations: &[Operation], id: OpId) -> Option<&Move> {
     operations.iter().find_map(|op| match &op.action {
-        Action::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => *moved,
+        Action::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => moved.as_ref(),
         _ => None,
     })
 }
 
 /// The change of the log that takes an operation back or brings it back.
-fn log_reversal(operation: &Operation, record: &Operation, direction: Direction) -> Mutation {
+fn log_reversal(
+    workspace: &Workspace<'_>,
+    operation: &Operation,
+    record: &Operation,
+    direction: Direction,
+) -> Vec<Mutation> {
     let undo = direction == Direction::Undo;
-    match &operation.action {
+    let drop = |name: &str| Mutation::DropRef { name: workspace.branch_ref(name) };
+    let set = |name: &str, step: &StepId| Mutation::SetRef {
+        name: workspace.branch_ref(name),
+        expected: None,
+        value: *step,
+    };
+    vec![match &operation.action {
+        Action::BranchCreate { name, .. } if undo => drop(name),
+        Action::BranchDelete { name, .. } if !undo => drop(name),
+        Action::BranchCreate { name, step } | Action::BranchDelete { name, step } => set(name, step),
+        Action::BranchRename { from, to, step } => {
+            let (gone, back) = if undo { (to, from) } else { (from, to) };
+            return vec![drop(gone), set(back, step)];
+        }
+        Action::ChangesClear { before, after } => {
+            let cleared = if undo { *before } else { Some(*after) };
+            let info = SessionInfo { cleared, ..workspace.session.info.clone() };
+            Mutation::SetSessionInfo { session: workspace.session.id, info: Box::new(info) }
+        }
         Action::CheckpointCreate { step } => {
             Mutation::SetHidden { steps: vec![*step], by: undo.then_some(record.id) }
         }
@@ -354,5 +376,5 @@ fn log_reversal(operation: &Operation, record: &Operation, direction: Direction)
         Action::Rewind { .. } | Action::Undo { .. } | Action::Redo { .. } => {
             Mutation::SetOpUndone { op: operation.id, undone: undo }
         }
-    }
+    }]
 }

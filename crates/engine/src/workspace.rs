@@ -131,7 +131,7 @@ impl<'a> Workspace<'a> {
 
     /// Name of the reference that says where this workspace stands.
     pub fn head_name(&self) -> String {
-        format!("head/{}/main", self.record.id)
+        format!("head/{}", self.record.id)
     }
 
     /// The step this workspace stands at.

@@ -339,7 +339,7 @@ pub struct Checkpoint {
 }
 
 /// The two states a file-changing operation went between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Move {
     /// The step that holds what was there before.
     pub before: StepId,
@@ -352,6 +352,9 @@ pub struct Move {
     /// What it took back of which session, if not everything: a [`crate::json`] value, the detail of `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Hash>,
+    /// The branch that was left and the one that was entered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branches: Option<(String, String)>,
 }
 
 /// What an operation did, with what is needed to take it back.
@@ -382,6 +385,36 @@ pub enum Action {
         /// These.
         steps: Vec<StepId>,
     },
+    /// A branch was made.
+    BranchCreate {
+        /// Its name.
+        name: String,
+        /// The step it begins at.
+        step: StepId,
+    },
+    /// A branch was forgotten.
+    BranchDelete {
+        /// Its name.
+        name: String,
+        /// Its newest step.
+        step: StepId,
+    },
+    /// A branch got another name.
+    BranchRename {
+        /// The name it had.
+        from: String,
+        /// The name it has.
+        to: String,
+        /// Its newest step.
+        step: StepId,
+    },
+    /// The list of changes began anew.
+    ChangesClear {
+        /// Changes up to this step were not listed before.
+        before: Option<u64>,
+        /// Changes up to this step are not listed now.
+        after: u64,
+    },
     /// The workspace was taken to another state.
     Rewind {
         /// Between these states.
@@ -411,6 +444,10 @@ impl Action {
             Self::CheckpointAnnotate { .. } => "checkpoint-annotate",
             Self::CheckpointDelete { .. } => "checkpoint-delete",
             Self::Prune { .. } => "prune",
+            Self::BranchCreate { .. } => "branch-create",
+            Self::BranchDelete { .. } => "branch-delete",
+            Self::BranchRename { .. } => "branch-rename",
+            Self::ChangesClear { .. } => "changes-clear",
             Self::Rewind { .. } => "rewind",
             Self::Undo { .. } => "undo",
             Self::Redo { .. } => "redo",
@@ -418,10 +455,10 @@ impl Action {
     }
 
     /// The move of a file-changing operation.
-    pub fn moved(&self) -> Option<Move> {
+    pub fn moved(&self) -> Option<&Move> {
         match self {
-            Self::Rewind { moved } => Some(*moved),
-            Self::Undo { moved, .. } | Self::Redo { moved, .. } => *moved,
+            Self::Rewind { moved } => Some(moved),
+            Self::Undo { moved, .. } | Self::Redo { moved, .. } => moved.as_ref(),
             _ => None,
         }
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub mod live;
+
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
 #[command(name = "stepback", version, about, max_term_width = 100, after_help = FIRST_MINUTE, subcommand_required = true, arg_required_else_help = true)]
@@ -23,6 +25,16 @@ pub struct Arguments {
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Arguments {
+    /// The directory the command is about.
+    pub fn here(&self) -> std::io::Result<PathBuf> {
+        match &self.directory {
+            Some(directory) => directory.canonicalize(),
+            None => std::env::current_dir(),
+        }
+    }
 }
 
 const FIRST_MINUTE: &str = "\
@@ -53,11 +65,19 @@ pub enum Command {
     #[command(subcommand)]
     Checkpoint(Checkpoint),
     /// List steps, newest first
-    #[command(after_help = "Examples:\n  stepback log\n  stepback log --limit 5 --json")]
+    #[command(
+        after_help = "Examples:\n  stepback log\n  stepback log --limit 5 --json\n  stepback log --session 4f2a --kind tool-start"
+    )]
     Log {
         /// Show at most N steps
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
+        /// Only steps of this session
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+        /// Only steps of these kinds (checkpoint, tool-start, user-input, error, …), separated by commas
+        #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
+        kinds: Vec<String>,
     },
     /// Draw steps and rewinds as a timeline, with where you are
     #[command(after_help = "Examples:\n  stepback timeline")]
@@ -73,11 +93,20 @@ pub enum Command {
     },
     /// List every change on the present line, numbered, so that each can be taken back
     #[command(
-        after_help = "Examples:\n  stepback changes\n  stepback changes @-2          only what came after\n  stepback rewind --change 3    take back change 3 alone"
+        after_help = "Examples:\n  stepback changes\n  stepback changes @-2              only what came after\n  stepback changes --path src/a.rs  the history of one file\n  stepback changes --session 4f2a   only what one session did\n  stepback changes clear            begin a new list, after a commit for example\n  stepback rewind --change 3        take back change 3 alone"
     )]
     Changes {
-        /// Only changes after this point
+        /// Only changes after this point; "clear" begins a new list
         point: Option<String>,
+        /// Only changes of paths that match (can be repeated)
+        #[arg(long = "path", value_name = "GLOB")]
+        paths: Vec<String>,
+        /// Only changes that this session made
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+        /// Also what was taken back or cleared
+        #[arg(long)]
+        all: bool,
     },
     /// Compare two points, or a point with the working directory
     #[command(
@@ -85,7 +114,7 @@ pub enum Command {
     )]
     Diff(Diff),
     /// Go back to a point, or take back single changes
-    #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too"))]
+    #[command(after_help = concat!("Before anything is written, the present is saved; \"stepback undo\" brings it back.\n\nExamples:\n  stepback rewind @-1\n  stepback rewind \"2 hours ago\" --dry-run\n  stepback rewind '#3' --path 'src/**' --yes\n  stepback rewind --change 2 --change 5\n  stepback rewind --last 2\n  stepback rewind \"before the agent\" --git     branches, HEAD and index too\n  stepback rewind tool:bash:last              before the last shell command\n  stepback rewind '#41' --both --resume \"try it without the cache\"\n\nIf agents were recorded, only what they changed goes back; --everything takes the whole workspace back."))]
     Rewind(Rewind),
     /// Show the state at a moment
     #[command(
@@ -118,6 +147,126 @@ pub enum Command {
         /// Git directories too
         #[arg(long)]
         git: bool,
+    },
+    /// Let stepback watch the agents in use: hooks in their own settings
+    #[command(
+        after_help = "Examples:\n  stepback init                     the agents found in this project\n  stepback init --agent claude --user\n  stepback init --dry-run\n  stepback init --uninstall"
+    )]
+    Init(live::Init),
+    /// Run an agent with hooks for this one run
+    #[command(
+        after_help = "Examples:\n  stepback run -- claude\n  stepback run -- codex exec \"fix the tests\""
+    )]
+    Run(live::Run),
+    /// Take an event from an agent's hook (agents call this)
+    #[command(
+        after_help = "The event comes as JSON on standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"
+    )]
+    Hook {
+        /// claude, codex, gemini or opencode
+        agent: String,
+        /// A checkpoint that cannot be made blocks the call
+        #[arg(long)]
+        strict: bool,
+    },
+    /// List recorded sessions
+    #[command(
+        after_help = "Examples:\n  stepback sessions\n  stepback sessions --agent claude --since yesterday --json"
+    )]
+    Sessions(live::Sessions),
+    /// Take in conversations that agents recorded themselves
+    #[command(
+        after_help = "Examples:\n  stepback import ~/.claude/projects\n  stepback import rollout.jsonl --agent codex"
+    )]
+    Import {
+        /// A transcript, or a directory to look through
+        path: PathBuf,
+        /// The agent that wrote it [default: found out]
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+    },
+    /// Stop live agents when something happens
+    #[command(subcommand)]
+    Breakpoint(live::Breakpoint),
+    /// Stop an agent at its next call
+    #[command(after_help = "Examples:\n  stepback pause\n  stepback pause --session 4f2a")]
+    Pause {
+        #[command(flatten)]
+        of: live::Of,
+    },
+    /// Let a stopped agent go on
+    #[command(after_help = "Examples:\n  stepback resume")]
+    Resume {
+        #[command(flatten)]
+        of: live::Of,
+    },
+    /// Let a stopped agent make one call, and stop it at the next
+    #[command(after_help = "Examples:\n  stepback step")]
+    Step {
+        #[command(flatten)]
+        of: live::Of,
+    },
+    /// Look at a stopped or running agent
+    #[command(
+        after_help = "Examples:\n  stepback inspect                 where it stands\n  stepback inspect input           what it wants to run\n  stepback inspect conversation    what was said\n  stepback inspect files           what it changed"
+    )]
+    Inspect {
+        /// input, conversation, files, task, or state
+        #[arg(value_parser = ["input", "conversation", "files", "task", "state"])]
+        what: Option<String>,
+        #[command(flatten)]
+        of: live::Of,
+    },
+    /// Tell an agent something with its next call
+    #[command(after_help = "Examples:\n  stepback inject \"do not touch the migrations\"")]
+    Inject {
+        /// What to tell it
+        text: String,
+        #[command(flatten)]
+        of: live::Of,
+    },
+    /// Refuse the call a stopped agent wants to make
+    #[command(after_help = "Examples:\n  stepback deny \"use the staging database\"")]
+    Deny {
+        /// What the model is told
+        reason: Option<String>,
+        #[command(flatten)]
+        of: live::Of,
+    },
+    /// Let a stopped agent make its call with another input
+    #[command(after_help = "Examples:\n  stepback edit-input '{\"command\": \"ls\"}'")]
+    EditInput {
+        /// The whole input, as JSON
+        json: String,
+        #[command(flatten)]
+        of: live::Of,
+    },
+    /// Watch agents work
+    #[command(
+        after_help = "Examples:\n  stepback watch\n  stepback watch --filter tool-start,error\n  stepback watch --json       one document per line"
+    )]
+    Watch {
+        /// Only steps of these kinds, separated by commas
+        #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+        filter: Vec<String>,
+        #[command(flatten)]
+        of: live::Of,
+        /// End after N steps
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Branches: named lines of steps
+    #[command(subcommand)]
+    Branch(live::Branch),
+    /// Show or change settings
+    #[command(
+        after_help = "Examples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default"
+    )]
+    Settings {
+        /// Which
+        key: Option<String>,
+        /// Its new value; "default" takes back what was set
+        value: Option<String>,
     },
     /// Take back the last thing stepback did
     #[command(
@@ -276,9 +425,30 @@ pub struct Rewind {
     /// Take back all changes (after the point, if one is given), keeping what came between by merging
     #[arg(long)]
     pub all: bool,
+    /// Take back only this hunk of the one change (can be repeated)
+    #[arg(long = "hunk", value_name = "N", requires = "changes")]
+    pub hunks: Vec<usize>,
     /// Branches, HEAD and index of git repositories too
     #[arg(long, conflicts_with_all = ["changes", "last", "all"])]
     pub git: bool,
+    /// The whole workspace, and not only what agents changed
+    #[arg(long, conflicts_with_all = ["changes", "last", "all", "session"])]
+    pub everything: bool,
+    /// Only what this session changed
+    #[arg(long, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// Files only (this is the default)
+    #[arg(long, group = "what")]
+    pub files: bool,
+    /// The agent's conversation only: it goes on from the point
+    #[arg(long, group = "what", requires = "point")]
+    pub conversation: bool,
+    /// Files and the agent's conversation
+    #[arg(long, group = "what", requires = "point")]
+    pub both: bool,
+    /// With --conversation or --both: let the agent go on right away, with this prompt if one is given
+    #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
+    pub resume: Option<String>,
     #[command(flatten)]
     pub agree: Agree,
 }

@@ -6,13 +6,18 @@ use clap::CommandFactory;
 
 use crate::args::{Arguments, Checkpoint, Command, Op};
 use crate::context::{Context, Make};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
+mod agents;
+mod branch;
 mod checkpoint;
+mod control;
+mod conversation;
 mod diff;
 mod history;
 mod past;
 mod rewind;
+mod sessions;
 mod status;
 mod upkeep;
 mod view;
@@ -39,11 +44,17 @@ pub fn run(arguments: Arguments) -> Answer {
             checkpoint::annotate(&known("")?, point, note, label.as_deref(), tags)
         }
         Command::Checkpoint(Checkpoint::Delete { point }) => checkpoint::delete(&known("")?, point),
-        Command::Log { limit } => history::log(&known("")?, *limit),
+        Command::Log { limit, session, kinds } => {
+            history::log(&known("")?, *limit, session.as_deref(), kinds)
+        }
         Command::Timeline => history::timeline(&known("")?),
         Command::Op(Op::Log) => history::op_log(&known("")?),
         Command::Status { excluded } => status::status(&known("files looked at")?, *excluded),
-        Command::Changes { point } => status::changes(&known("files looked at")?, point.as_deref()),
+        Command::Changes { point, paths, session, all } => {
+            let wanted =
+                status::Wanted { point: point.as_deref(), paths, session: session.as_deref(), all: *all };
+            status::changes(&known("files looked at")?, &wanted)
+        }
         Command::Diff(arguments) => diff::diff(&known("files looked at")?, arguments),
         Command::Rewind(arguments) => rewind::rewind(&known("files")?, arguments),
         Command::Undo { operation, agree } => rewind::undo(&known("files")?, operation.as_deref(), agree),
@@ -51,6 +62,38 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::At { point } => past::at(&known("")?, point),
         Command::Cat { point, path } => past::cat(&known("")?, point, path),
         Command::Restore { point, into, git } => past::restore(&known("files written")?, point, into, *git),
+        Command::Init(init) => agents::init(&arguments.here()?, arguments.json, init),
+        Command::Run(run) => agents::run(&arguments.here()?, run),
+        Command::Hook { agent, .. } => {
+            // Only reached when the fast path could not read the arguments.
+            Err(Failure::new(Kind::Usage, format!("cannot run the hook of {agent} with these arguments")))
+        }
+        Command::Sessions(wanted) => sessions::list(&known("")?, wanted),
+        Command::Import { path, agent } => {
+            let context = Context::open(&arguments, Make::Yes, "")?;
+            agents::import(&context, path, agent.as_deref())
+        }
+        Command::Breakpoint(command) => {
+            control::breakpoint(&Context::open(&arguments, Make::Yes, "")?, command)
+        }
+        Command::Pause { of } => control::pause(&known("")?, of.session.as_deref()),
+        Command::Resume { of } => control::resume(&known("")?, of.session.as_deref(), false),
+        Command::Step { of } => control::resume(&known("")?, of.session.as_deref(), true),
+        Command::Inspect { what, of } => {
+            control::inspect(&known("")?, of.session.as_deref(), what.as_deref())
+        }
+        Command::Inject { text, of } => control::inject(&known("")?, of.session.as_deref(), text),
+        Command::Deny { reason, of } => control::deny(&known("")?, of.session.as_deref(), reason.as_deref()),
+        Command::EditInput { json, of } => control::edit_input(&known("")?, of.session.as_deref(), json),
+        Command::Watch { filter, of, limit } => {
+            let context = Context::open(&arguments, Make::Yes, "")?;
+            sessions::watch(&context, of.session.as_deref(), filter, *limit)
+        }
+        Command::Branch(command) => branch::run(&known("files")?, command),
+        Command::Settings { key, value } => {
+            let context = Context::open(&arguments, Make::Yes, "")?;
+            agents::settings(&context, key.as_deref(), value.as_deref())
+        }
         Command::Prune(arguments) => upkeep::prune(&known("objects")?, arguments),
         Command::Fsck => upkeep::fsck(&known("objects verified")?),
         Command::Stats => upkeep::stats(&known("")?),

@@ -79,9 +79,7 @@ impl Context {
 
     /// The engine over this store.
     pub fn engine(&self) -> Engine<'_> {
-        // The standard library also reads control groups, which costs more than a small checkpoint can spare.
-        let threads =
-            rustix::thread::sched_getaffinity(None).map_or(1, |cpus| cpus.count() as usize).clamp(1, 8);
+        let threads = threads();
         Engine {
             store: self.store,
             env: &*self.env,
@@ -98,7 +96,9 @@ impl Context {
 
     /// The workspace we are in, which must be known.
     pub fn workspace<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Failure> {
-        Ok(engine.known_workspace(&self.root()?)?)
+        let workspace = engine.known_workspace(&self.root()?)?;
+        stepback_agents::record::take_in_quietly(&workspace)?;
+        Ok(workspace)
     }
 
     /// The workspace we are in, registered now if it is new.
@@ -112,25 +112,27 @@ impl Context {
 
     /// The root: the nearest known workspace here or above, else the repository we are in, else the directory itself.
     fn root(&self) -> Result<PathBuf, Failure> {
-        for dir in self.directory.ancestors() {
+        self.root_of(&self.directory)
+    }
+
+    /// The root of the workspace that `directory` is in, known or not.
+    pub fn root_of(&self, directory: &Path) -> Result<PathBuf, Failure> {
+        for dir in directory.ancestors() {
             if self.store.workspace_at(bytes(dir))?.is_some() {
                 return Ok(dir.to_path_buf());
             }
         }
-        let home = home();
-        let repository = self
-            .directory
-            .ancestors()
-            .take_while(|dir| Some(*dir) != home.as_deref() && dir.parent().is_some())
-            .find(|dir| dir.join(".git").exists());
-        Ok(repository.unwrap_or(&self.directory).to_path_buf())
+        Ok(natural_root(directory))
+    }
+
+    /// Random bytes for an id.
+    pub fn fresh_id(&self) -> [u8; 16] {
+        self.env.fresh_id()
     }
 
     /// A whole home directory or file system is almost never meant, and costs time and space.
     fn refuse_broad(&self, root: &Path) -> Result<(), Failure> {
-        let home = home();
-        let broad = root.parent().is_none() || home.as_deref().is_some_and(|home| home.starts_with(root));
-        if !broad || self.allow_broad {
+        if !is_broad(root) || self.allow_broad {
             return Ok(());
         }
         let what = format!(
@@ -183,18 +185,65 @@ impl Context {
     }
 }
 
+/// The root of a workspace that is not known yet, from inside it: the repository, else the directory itself.
+pub fn natural_root(directory: &Path) -> PathBuf {
+    let home = home();
+    let repository = directory
+        .ancestors()
+        .take_while(|dir| Some(*dir) != home.as_deref() && dir.parent().is_some())
+        .find(|dir| dir.join(".git").exists());
+    repository.unwrap_or(directory).to_path_buf()
+}
+
+/// The root of a new workspace for a hook, which cannot ask; `None` for a whole home directory or file system.
+pub fn new_root(directory: &Path) -> Option<PathBuf> {
+    Some(natural_root(directory)).filter(|root| !is_broad(root))
+}
+
+fn is_broad(root: &Path) -> bool {
+    root.parent().is_none() || home().as_deref().is_some_and(|home| home.starts_with(root))
+}
+
+/// Where the agents keep their things, as their own variables say.
+pub fn agents_home() -> Option<stepback_agents::transcript::Home> {
+    let mut dirs = stepback_agents::transcript::Home::below(&home()?);
+    if let Some(dir) = variable("CLAUDE_CONFIG_DIR") {
+        dirs.claude = dir;
+    }
+    if let Some(dir) = variable("CODEX_HOME") {
+        dirs.codex = dir;
+    }
+    if let Some(dir) = variable("GEMINI_CLI_HOME") {
+        dirs.gemini = dir.join(".gemini");
+    }
+    if let Some(dir) = variable("XDG_DATA_HOME") {
+        dirs.opencode = dir.join("opencode");
+    }
+    Some(dirs)
+}
+
+/// A variable that holds a path and is not empty.
+pub fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// How many threads to use. The standard library also reads control groups, which costs more than a small checkpoint can spare.
+pub fn threads() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |cpus| cpus.count() as usize).clamp(1, 8)
+}
+
 fn bytes(path: &Path) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str())
 }
 
-fn home() -> Option<PathBuf> {
+/// The home directory.
+pub fn home() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)?;
     Some(home.canonicalize().unwrap_or(home))
 }
 
 /// `$STEPBACK_HOME`, else `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
-fn default_store() -> Result<PathBuf, Failure> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+pub fn default_store() -> Result<PathBuf, Failure> {
     if let Some(dir) = variable("STEPBACK_HOME") {
         return Ok(dir);
     }

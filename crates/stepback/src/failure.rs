@@ -110,6 +110,7 @@ fn classify(error: &EngineError) -> (Kind, Option<&'static str>) {
         EngineError::NothingRecorded { .. } => {
             (Kind::Nothing, Some("run \"stepback checkpoint create\" to make the first one"))
         }
+        EngineError::NoFiles { .. } => (Kind::Nothing, Some("\"stepback log\" shows the checkpoints")),
         EngineError::Purged { .. } => {
             (Kind::Nothing, Some("\"stepback checkpoint list\" shows what is left"))
         }

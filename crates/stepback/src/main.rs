@@ -8,7 +8,9 @@ mod context;
 mod demo;
 mod diff_view;
 mod failure;
+mod hook;
 mod output;
+mod settings;
 mod system;
 
 use std::process::ExitCode;
@@ -17,6 +19,10 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     system::prepare_process();
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    if let Some(code) = hook::run_if_asked(&words) {
+        return code;
+    }
     let arguments = args::Arguments::try_parse().unwrap_or_else(|error| {
         if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
             let message = error.render().to_string();

@@ -95,6 +95,13 @@ pub fn line(text: impl std::fmt::Display) {
     }
 }
 
+/// Narration that a program reading JSON has no use for.
+pub fn say_for_people(json: bool, text: &str) {
+    if !json {
+        say(Paint::stderr().dim(text));
+    }
+}
+
 /// Prints the one JSON document.
 pub fn document(value: &serde_json::Value) {
     line(value);

@@ -322,6 +322,9 @@ impl Log {
                 }
                 self.refs.insert(name.clone(), *value);
             }
+            Mutation::DropRef { name } => {
+                self.refs.remove(name);
+            }
             Mutation::AppendOp(op) => {
                 refuse(self.operations.iter().any(|known| known.id == op.id), "this operation")?;
                 let last = self.operations.iter().rev().find(|known| known.workspace == op.workspace);

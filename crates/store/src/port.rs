@@ -72,6 +72,11 @@ pub enum Mutation {
         /// What it becomes.
         value: StepId,
     },
+    /// Forgets a reference, if there is one.
+    DropRef {
+        /// Its name.
+        name: String,
+    },
     /// Appends an operation; the store assigns its number.
     AppendOp(Operation),
     /// Updates how far an operation got.

@@ -15,6 +15,8 @@ use super::value::{clip, moment, owned, text};
 use super::{Place, claude, opencode_db};
 use crate::agent::Agent;
 
+/// How many directories deep conversations are looked for.
+const DEEPEST: usize = 12;
 /// How much of a transcript is read to tell what it is about.
 const HEAD: u64 = 1 << 20;
 
@@ -42,7 +44,8 @@ impl Home {
         }
     }
 
-    fn opencode_db(&self) -> PathBuf {
+    /// opencode's database.
+    pub fn opencode_db(&self) -> PathBuf {
         self.opencode.join("opencode.db")
     }
 }
@@ -116,6 +119,43 @@ pub fn discover(home: &Home) -> Vec<Found> {
     found.extend(in_database(&home.opencode_db()));
     found.sort_by(|a, b| (a.about.started_at, &a.place.path).cmp(&(b.about.started_at, &b.place.path)));
     found
+}
+
+/// The conversations in a file, or in a directory and those below it. Which agent wrote a file is found out from what is in it,
+/// unless it is told.
+pub fn found_at(path: &Path, agent: Option<Agent>) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(path.to_path_buf(), 0)];
+    while let Some((path, depth)) = waiting.pop() {
+        // Links are not followed: they may lead around in circles.
+        if path.is_dir() && depth < DEEPEST && (depth == 0 || !path.is_symlink()) {
+            waiting.extend(entries(&path).into_iter().map(|entry| (entry, depth + 1)));
+        } else if path.extension().is_some_and(|extension| extension == "db") {
+            found.extend(in_database(&path));
+        } else if path.is_file() && (is_jsonl(&path) || depth == 0) {
+            let writer = agent.or_else(|| writer(&head(&path)));
+            // What sub-agents said is part of the conversation that called them.
+            let is_worker = path.parent().is_some_and(|dir| dir.ends_with("subagents"));
+            found.extend(writer.filter(|_| !is_worker).and_then(|agent| in_file(agent, path)));
+        }
+    }
+    found.sort_by(|a, b| (a.about.started_at, &a.place.path).cmp(&(b.about.started_at, &b.place.path)));
+    found
+}
+
+/// The agent that writes lines like these.
+fn writer(lines: &[String]) -> Option<Agent> {
+    lines.iter().take(20).find_map(|line| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let has = |field: &str| line.get(field).is_some();
+        if text(&line, "type") == Some("session_meta") && has("payload") {
+            return Some(Agent::Codex);
+        }
+        if has("sessionId") && (has("projectHash") || has("startTime")) {
+            return Some(Agent::Gemini);
+        }
+        (has("sessionId") && has("type") && (has("uuid") || has("message"))).then_some(Agent::Claude)
+    })
 }
 
 /// The conversations of the sub-agents of a session, where the agent keeps them apart.

@@ -5,7 +5,7 @@
 //! is always right, only slower.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn left_out(line: &str) -> bool {
     line.starts_with("{\"stepback\":\"line left out\"")
 }
 
-pub(super) fn read(path: &Path, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
+pub(super) fn read(path: &Path, cursor: &Cursor, limit: u64) -> Result<Fresh, TranscriptError> {
     let io = |error| TranscriptError::io(path, error);
     // Opening a pipe would wait for a writer.
     if !fs::metadata(path).map_err(io)?.is_file() {
@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path, cursor: &Cursor) -> Result<Fresh, TranscriptErro
     let (mut offset, keep) = if grew { (cursor.offset, cursor.lines) } else { (0, 0) };
     file.seek(SeekFrom::Start(offset)).map_err(io)?;
     let mut lines = Vec::new();
-    let mut reader = BufReader::with_capacity(64 << 10, &file);
+    let mut reader = BufReader::with_capacity(64 << 10, (&file).take(limit.saturating_sub(offset)));
     while let Some((line, length)) = next_line(&mut reader).map_err(io)? {
         offset += length;
         if !line.trim().is_empty() {

@@ -60,7 +60,8 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
         let checkpoint = &stored.checkpoint;
         let annotation = &checkpoint.annotation;
         let texts = annotation.label.iter().chain(&annotation.note).chain(&annotation.tags);
-        let kept = checkpoint.step.kind == StepKind::Checkpoint && checkpoint.trigger != Trigger::Automatic;
+        let kept =
+            checkpoint.step.kind == StepKind::Checkpoint && checkpoint.trigger != Some(Trigger::Automatic);
         (all || kept)
             && tag.is_none_or(|tag| annotation.tags.iter().any(|known| known == tag))
             && wanted

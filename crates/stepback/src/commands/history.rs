@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use serde_json::json;
-use stepback_engine::Workspace;
+use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::StepId;
-use stepback_model::record::OpStatus;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::record::{Action, OpStatus, Operation, Step, StepKind};
+use stepback_store::port::{Query, StoredCheckpoint};
 
 use super::{Answer, DONE, view};
 use crate::context::Context;
@@ -27,17 +27,28 @@ fn history(workspace: &Workspace<'_>) -> Result<History, Failure> {
 }
 
 /// `log`
-pub fn log(context: &Context, limit: Option<usize>) -> Answer {
+pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds: &[String]) -> Answer {
+    let kinds = super::sessions::kinds(kinds)?;
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let History { steps, line, head } = history(&workspace)?;
+    let session = session.map(|text| workspace.find_session(text)).transpose()?;
+    let head = workspace.head_id()?;
+    let line: Vec<StoredCheckpoint> = match head {
+        Some(_) => workspace.ancestry(&workspace.head()?)?,
+        None => Vec::new(),
+    };
+    let query = Query { session: session.map(|session| session.id), kinds, ..Query::default() };
+    let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+    steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
+    let rolled_back = RolledBack::new(&line, &workspace.operations()?);
+    let is_head = |stored: &StoredCheckpoint| Some(stored.checkpoint.step.id) == head;
     let shown = steps.iter().take(limit.unwrap_or(usize::MAX));
     if context.json {
         let items: Vec<_> = shown
             .map(|stored| {
-                let mut value = view::checkpoint(stored);
-                value["head"] = json!(stored.checkpoint.step.id == head);
-                value["rolled_back"] = json!(!line.contains(&stored.checkpoint.step.id));
+                let mut value = view::step(stored);
+                value["head"] = json!(is_head(stored));
+                value["rolled_back"] = json!(rolled_back.has(stored));
                 value
             })
             .collect();
@@ -48,19 +59,60 @@ pub fn log(context: &Context, limit: Option<usize>) -> Answer {
     let now = context.now();
     for stored in shown {
         let step = &stored.checkpoint.step;
-        let mark = if step.id == head { "@" } else { " " };
-        let rolled = if line.contains(&step.id) { "" } else { "  (rolled back)" };
+        let mark = if is_head(stored) { "@" } else { " " };
+        let rolled = if rolled_back.has(stored) { "  (rolled back)" } else { "" };
+        let kind = match stored.checkpoint.trigger {
+            Some(_) if step.facts.tool.is_none() => String::new(),
+            _ => format!("{}: ", step.kind.as_str()),
+        };
+        let failed = if step.facts.failed { paint.bad("  failed") } else { String::new() };
         output::line(format!(
-            "{} {:>5}  {}  {:>12}  {}{}",
+            "{} {:>5}  {}  {:>12}  {}{}{failed}{}",
             paint.good(mark),
             paint.strong(format!("#{}", step.number)),
             paint.name(step.id.short()),
             paint.dim(step.at.ago(now)),
+            paint.dim(kind),
             view::title(stored),
             paint.note(rolled)
         ));
     }
     DONE
+}
+
+/// Which steps a rewind has left behind.
+struct RolledBack {
+    line: HashSet<StepId>,
+    /// Rewinds on the line: the step each grew from, and its number.
+    rewinds: Vec<(StepId, u64)>,
+}
+
+impl RolledBack {
+    fn new(line: &[StoredCheckpoint], operations: &[Operation]) -> Self {
+        // An undo goes back to where it was before; it leaves nothing behind but what it undoes.
+        let undone = |step: &Step| {
+            let by =
+                operations.iter().find(|op| op.action.moved().is_some_and(|moved| moved.after == step.id));
+            by.is_some_and(|op| matches!(op.action, Action::Undo { .. }))
+        };
+        let rewinds = line.iter().map(|stored| &stored.checkpoint.step);
+        let rewinds = rewinds.filter(|step| step.kind == StepKind::Rewind && !undone(step));
+        Self {
+            line: line.iter().map(|stored| stored.checkpoint.step.id).collect(),
+            rewinds: rewinds.filter_map(|step| Some((step.parent?, step.number))).collect(),
+        }
+    }
+
+    fn has(&self, stored: &StoredCheckpoint) -> bool {
+        let step = &stored.checkpoint.step;
+        if stored.checkpoint.trigger.is_some() {
+            return !self.line.contains(&step.id);
+        }
+        // A step without files of its own went with the step it grew from, or stood between that and a rewind to it.
+        let Some(parent) = step.parent else { return false };
+        !self.line.contains(&parent)
+            || self.rewinds.iter().any(|(onto, number)| *onto == parent && step.number < *number)
+    }
 }
 
 /// `timeline`

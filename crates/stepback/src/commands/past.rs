@@ -57,7 +57,9 @@ pub fn at(context: &Context, point: &str) -> Answer {
     let step = &stored.checkpoint.step;
     output::line(format!("Checkpoint {} {}", paint.strong(describe(&stored)), paint.name(step.id)));
     output::line(format!("  made     {} ({})", step.at, step.at.ago(context.now())));
-    output::line(format!("  trigger  {}", stored.checkpoint.trigger.as_str()));
+    if let Some(trigger) = stored.checkpoint.trigger {
+        output::line(format!("  trigger  {}", trigger.as_str()));
+    }
     output::line(format!("  summary  {}", step.summary));
     if let Some(note) = &stored.checkpoint.annotation.note {
         output::line(format!("  note     {}", stepback_model::path::display_bytes(note.as_bytes())));

@@ -3,16 +3,19 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use stepback_engine::Workspace;
 use stepback_engine::rewind::{Prepared, Report, Request};
 use stepback_engine::undo::{Direction, Reversal};
+use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::OpId;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::Action;
+use stepback_model::state::State;
 use stepback_model::tree::{Content, Node};
+use stepback_store::port::StoredCheckpoint;
 use stepback_worktree::apply::Outcome;
 use stepback_worktree::git_index;
 
+use super::conversation::{self, Continued};
 use super::{Answer, DONE, view};
 use crate::args::{Agree, Rewind};
 use crate::context::Context;
@@ -34,9 +37,24 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
         last: arguments.last,
         all: arguments.all,
         git: arguments.git,
+        everything: arguments.everything,
+        session: arguments
+            .session
+            .as_ref()
+            .map(|text| workspace.find_session(text))
+            .transpose()?
+            .map(|found| found.id),
+        hunks: arguments.hunks.clone(),
     };
+    if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
+        return Err(Failure::new(Kind::Usage, "--resume goes on with a conversation")
+            .hint("add --conversation, or --both for files and conversation"));
+    }
+    if let (true, Some(target)) = (arguments.conversation, &request.target) {
+        return conversation_alone(context, &workspace, target, arguments);
+    }
     let mut prepared = workspace.prepare_rewind(&request)?;
-    if prepared.plan.is_empty() {
+    if prepared.plan.is_empty() && !arguments.both {
         return nothing_to_do(context, &prepared);
     }
     if !context.json {
@@ -44,7 +62,61 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
     }
     let Some(prepared) = agree(context, prepared, &arguments.agree)? else { return DONE };
     let report = workspace.apply(prepared)?;
-    finish(context, &workspace, report, "undo")
+    match (&request.target, arguments.both) {
+        (Some(target), true) => {
+            // Files first: the agent compares what it knows with what is there when it goes on.
+            let prompt = arguments.resume.as_deref();
+            let continued = conversation::fork_at(context, &workspace, target, None, prompt)?;
+            let code = finish(context, &workspace, report, "undo", Some(&continued))?;
+            let ran = conversation::go_on(context, &continued, arguments.resume.is_some())?;
+            Ok(if code == ExitCode::SUCCESS { ran } else { code })
+        }
+        (target, _) => {
+            let code = finish(context, &workspace, report, "undo", None)?;
+            hint_conversation(context, &workspace, target.as_ref())?;
+            Ok(code)
+        }
+    }
+}
+
+/// Only the conversation goes back; no file is touched.
+fn conversation_alone(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    target: &StoredCheckpoint,
+    arguments: &Rewind,
+) -> Answer {
+    if arguments.agree.dry_run {
+        output::say("The conversation would go on from there under a new id; nothing was changed (dry run).");
+        return DONE;
+    }
+    let continued = conversation::fork_at(context, workspace, target, None, arguments.resume.as_deref())?;
+    if context.json {
+        output::document(
+            &json!({ "id": continued.ready.session, "conversation": conversation::document(&continued) }),
+        );
+    }
+    conversation::go_on(context, &continued, arguments.resume.is_some())
+}
+
+/// Says how to take the conversation along, where there is one.
+fn hint_conversation(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    target: Option<&StoredCheckpoint>,
+) -> Result<(), Failure> {
+    let Some(target) = target else { return Ok(()) };
+    let state = State::load(workspace.store(), target.checkpoint.step.state).map_err(EngineError::from)?;
+    if state.conversation.is_some() {
+        let number = target.checkpoint.step.number;
+        output::say_for_people(
+            context.json,
+            &format!(
+                "Only files went back; \"stepback rewind '#{number}' --conversation\" lets the agent go on from there."
+            ),
+        );
+    }
+    Ok(())
 }
 
 /// The workspace already is what it should become, as far as that is possible.
@@ -128,7 +200,7 @@ fn reverse(
             let Some(prepared) = agree(context, *prepared, arguments)? else { return DONE };
             let reversal = Reversal::Files { prepared: Box::new(prepared), operation };
             match workspace.reverse_now(reversal, direction)? {
-                Some(report) => finish(context, workspace, report, other),
+                Some(report) => finish(context, workspace, report, other, None),
                 None => DONE,
             }
         }
@@ -158,7 +230,11 @@ fn reverse(
 }
 
 /// Shows the plan and asks. `None` if nothing shall be done (and everything has been said).
-fn agree(context: &Context, mut prepared: Prepared, arguments: &Agree) -> Result<Option<Prepared>, Failure> {
+pub fn agree(
+    context: &Context,
+    mut prepared: Prepared,
+    arguments: &Agree,
+) -> Result<Option<Prepared>, Failure> {
     if arguments.dry_run {
         if context.json {
             output::document(&plan_document(&prepared));
@@ -269,7 +345,13 @@ fn plan_document(prepared: &Prepared) -> Value {
 }
 
 /// Says what was done and how to take it back.
-fn finish(context: &Context, workspace: &Workspace<'_>, report: Report, other: &str) -> Answer {
+pub fn finish(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    report: Report,
+    other: &str,
+    continued: Option<&Continued>,
+) -> Answer {
     let conflicts: Vec<LeftAlone> = report
         .outcomes
         .iter()
@@ -304,6 +386,7 @@ fn finish(context: &Context, workspace: &Workspace<'_>, report: Report, other: &
             "head": after.checkpoint.step.id,
             "items": items,
             "left_alone": left.iter().map(view::left_alone).collect::<Vec<_>>(),
+            "conversation": continued.map(conversation::document),
         }));
     } else {
         let paint = Paint::stdout();

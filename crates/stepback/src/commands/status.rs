@@ -1,12 +1,19 @@
 //! `stepback status` and `stepback changes`
 
-use serde_json::json;
-use stepback_engine::diff;
+use serde_json::{Value, json};
+use stepback_engine::authorship::Who;
+use stepback_engine::changes::Numbered;
+use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::describe;
+use stepback_engine::{Workspace, diff};
 use stepback_model::change::ChangeKind;
+use stepback_model::ids::StepId;
 use stepback_model::path::RelPath;
+use stepback_model::record::Session;
 use stepback_model::state::GitState;
 use stepback_model::tree::{Node, SkipReason};
+
+use stepback_store::port::StoredCheckpoint;
 
 use super::{Answer, DONE, view};
 use crate::context::Context;
@@ -114,29 +121,70 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
     DONE
 }
 
+/// Which changes to list.
+pub struct Wanted<'a> {
+    /// Only after this point.
+    pub point: Option<&'a str>,
+    /// Only of these paths.
+    pub paths: &'a [String],
+    /// Only what this session made.
+    pub session: Option<&'a str>,
+    /// Also what was taken back or cleared.
+    pub all: bool,
+}
+
 /// `changes`
-pub fn changes(context: &Context, point: Option<&str>) -> Answer {
+pub fn changes(context: &Context, wanted: &Wanted<'_>) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
+    if wanted.point == Some("clear") {
+        let operation = workspace.clear_changes()?;
+        match context.json {
+            true => output::document(&view::operation(&operation)),
+            false => {
+                output::line(
+                    "The list of changes begins anew; everything can still be taken back by its point.",
+                );
+                output::say(Paint::stderr().dim("\"stepback undo\" brings the list back."));
+            }
+        }
+        return DONE;
+    }
+    let session = wanted.session.map(|text| workspace.find_session(text)).transpose()?;
+    let since = wanted.point.map(|point| context.resolve(&workspace, point)).transpose()?;
+    let since = since.map(|stored| workspace.kept_base(&stored)).transpose()?;
+    list_changes(context, &workspace, since.as_ref(), session.as_ref(), wanted)
+}
+
+/// The changes one session made.
+pub fn changes_of(context: &Context, workspace: &Workspace<'_>, session: &Session) -> Answer {
+    let wanted = Wanted { point: None, paths: &[], session: None, all: false };
+    list_changes(context, workspace, None, Some(session), &wanted)
+}
+
+fn list_changes(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    since: Option<&StoredCheckpoint>,
+    session: Option<&Session>,
+    wanted: &Wanted<'_>,
+) -> Answer {
+    let filter = PathFilter::new(
+        &wanted.paths.iter().map(|path| context.relative(workspace, path)).collect::<Vec<_>>(),
+    )?;
     let lock = workspace.lock_shared()?;
-    let since = point.map(|point| context.resolve(&workspace, point)).transpose()?;
-    let listed = workspace.numbered_changes(since.as_ref())?;
+    let mut listed = workspace.numbered_changes(since)?;
+    let cleared = workspace.session.info.cleared.unwrap_or(0);
+    listed.retain(|numbered| {
+        filter.matches(&numbered.change.path)
+            && session.is_none_or(|session| numbered.who.is_session(session.id))
+            && (wanted.all
+                || (!numbered.taken_back && numbered.step.is_none_or(|(_, number)| number > cleared)))
+    });
     let totals = |kind: ChangeKind| listed.iter().filter(|numbered| numbered.change.kind() == kind).count();
     drop(lock);
     if context.json {
-        let items: Vec<_> = listed
-            .iter()
-            .rev()
-            .map(|numbered| {
-                let mut value = view::change(&numbered.change);
-                value["id"] = json!(numbered.number);
-                value["number"] = json!(numbered.number);
-                value["at"] = json!(numbered.at);
-                value["step"] = json!(numbered.step.map(|(id, _)| id));
-                value["step_number"] = json!(numbered.step.map(|(_, number)| number));
-                value
-            })
-            .collect();
+        let items: Vec<_> = listed.iter().rev().map(|numbered| document(workspace, numbered)).collect();
         output::document(&json!({ "items": items }));
         return DONE;
     }
@@ -145,13 +193,17 @@ pub fn changes(context: &Context, point: Option<&str>) -> Answer {
     for numbered in &listed {
         let step =
             numbered.step.map_or("not in a checkpoint yet".to_string(), |(_, number)| format!("#{number}"));
+        let gone = if numbered.taken_back { ", taken back" } else { "" };
         output::line(format!(
             "{:>6} {} ({}) {}",
             paint.strong(format!("[{}]", numbered.number)),
             view::change_path(&numbered.change),
             paint.change(&numbered.change),
-            paint.dim(format!("– {}, {step}", numbered.at.ago(now)))
+            paint.dim(format!("– {}, {step}{gone}", numbered.at.ago(now)))
         ));
+        if let Some(behind) = behind(workspace, &numbered.who) {
+            output::line(paint.dim(format!("         {behind}")));
+        }
     }
     if listed.is_empty() {
         output::line("No changes.");
@@ -164,4 +216,57 @@ pub fn changes(context: &Context, point: Option<&str>) -> Answer {
         paint.dim("Take one back with \"stepback rewind --change N\", the last two with \"--last 2\"."),
     );
     DONE
+}
+
+fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
+    let mut value = view::change(&numbered.change);
+    value["id"] = json!(numbered.number);
+    value["number"] = json!(numbered.number);
+    value["at"] = json!(numbered.at);
+    value["step"] = json!(numbered.step.map(|(id, _)| id));
+    value["step_number"] = json!(numbered.step.map(|(_, number)| number));
+    value["taken_back"] = json!(numbered.taken_back);
+    let authors = match &numbered.who {
+        Who::Somebody => Vec::new(),
+        Who::Call(author) => vec![author.clone()],
+        Who::OneOf(authors) => authors.clone(),
+    };
+    let authors: Vec<Value> = authors
+        .iter()
+        .map(|author| {
+            let summary = |id: StepId| {
+                let stored = workspace.store().step(id).ok().flatten();
+                stored.map(|stored| stored.checkpoint.step.summary)
+            };
+            json!({
+                "session": author.session,
+                "call_step": author.step,
+                "tool": author.tool,
+                "call": summary(author.step),
+                "prompt": author.prompt.and_then(summary),
+            })
+        })
+        .collect();
+    value["authors"] = json!(authors);
+    value
+}
+
+/// The call and the prompt behind a change, on one line.
+fn behind(workspace: &Workspace<'_>, who: &Who) -> Option<String> {
+    let summary = |id: StepId| {
+        let stored = workspace.store().step(id).ok().flatten()?;
+        Some((stored.checkpoint.step.number, stored.checkpoint.step.summary))
+    };
+    let author = match who {
+        Who::Somebody => return None,
+        Who::Call(author) => author,
+        Who::OneOf(authors) => {
+            return Some(format!("by one of {} sessions that were at work at the same time", authors.len()));
+        }
+    };
+    let session = workspace.store().session(author.session).ok().flatten()?;
+    let call = summary(author.step).map(|(number, text)| format!("{text} (#{number})")).unwrap_or_default();
+    let prompt =
+        author.prompt.and_then(summary).map(|(_, text)| format!(" for \"{text}\"")).unwrap_or_default();
+    Some(format!("{} {}: {call}{prompt}", session.agent, session.id.short()))
 }

@@ -28,6 +28,21 @@ pub fn checkpoint(stored: &StoredCheckpoint) -> Value {
     })
 }
 
+/// A step as JSON, with what is known about what an agent did.
+pub fn step(stored: &StoredCheckpoint) -> Value {
+    let facts = &stored.checkpoint.step.facts;
+    let mut value = checkpoint(stored);
+    value["iteration"] = json!(facts.iteration);
+    value["worker"] = json!(facts.worker);
+    value["call"] = json!(facts.call);
+    value["tool"] = json!(facts.tool);
+    value["failed"] = json!(facts.failed);
+    value["duration_us"] = json!(facts.duration);
+    value["detail"] = json!(facts.detail);
+    value["checkpoint"] = json!(stored.checkpoint.trigger.is_some());
+    value
+}
+
 /// An operation as JSON.
 pub fn operation(operation: &Operation) -> Value {
     json!({

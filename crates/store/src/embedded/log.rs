@@ -123,6 +123,9 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
             )?
             .execute(params![name, blob(value.as_bytes())])?;
         }
+        Mutation::DropRef { name } => {
+            db.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?;
+        }
         Mutation::AppendOp(op) => {
             let number: i64 = db
                 .prepare_cached(

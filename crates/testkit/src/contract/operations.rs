@@ -32,15 +32,22 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, _) = sample.begin(store, b"/w");
     let (step, op) = (step_id(1), OpId::from_bytes([2; 16]));
-    let moved = Move { before: step_id(3), after: step_id(4), onto: step_id(5), git: true };
+    let moved = Move {
+        before: step_id(3),
+        after: step_id(4),
+        onto: step_id(5),
+        git: true,
+        detail: None,
+        branches: Some(("a".into(), "b".into())),
+    };
     let annotation = Annotation { label: Some("ü".into()), note: None, tags: vec!["t".into()] };
     let actions = [
         Action::CheckpointCreate { step },
         Action::CheckpointAnnotate { step, before: Annotation::default(), after: annotation },
         Action::CheckpointDelete { steps: vec![step, step_id(9)] },
         Action::Prune { steps: vec![] },
-        Action::Rewind { moved },
-        Action::Undo { op, moved: Some(moved) },
+        Action::Rewind { moved: moved.clone() },
+        Action::Undo { op, moved: Some(moved.clone()) },
         Action::Redo { op, moved: None },
     ];
     for (at, action) in actions.into_iter().enumerate() {

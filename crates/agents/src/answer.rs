@@ -1,0 +1,162 @@
+//! What a hook answers, in each agent's words.
+//!
+//! There is no way to say "allow": that would skip the permission check the user relies on. Saying nothing lets the agent go
+//! on as if we were not there.
+
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::payload::Gate;
+
+/// What we have to say.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Answer {
+    /// Do not run the call, for this reason.
+    pub deny: Option<String>,
+    /// Run it with this input.
+    pub input: Option<Value>,
+    /// Tell the model.
+    pub context: Option<String>,
+    /// Tell the person.
+    pub note: Option<String>,
+}
+
+impl Answer {
+    /// The text for the agent; `None` says nothing.
+    pub fn text(&self, agent: Agent, event: &str, gate: Gate) -> Option<String> {
+        if *self == Self::default() {
+            return None;
+        }
+        let value = match agent {
+            Agent::Claude => self.claude(event, gate),
+            Agent::Codex => self.codex(event, gate),
+            Agent::Gemini => self.gemini(event, gate),
+            Agent::Opencode => self.opencode(),
+        };
+        value.as_object().is_some_and(|fields| !fields.is_empty()).then(|| value.to_string())
+    }
+
+    fn claude(&self, event: &str, gate: Gate) -> Value {
+        let mut specific = json!({ "hookEventName": event });
+        let mut answer = json!({});
+        match (&self.deny, gate) {
+            (Some(reason), Gate::Before) => {
+                specific["permissionDecision"] = json!("deny");
+                specific["permissionDecisionReason"] = json!(reason);
+            }
+            (Some(reason), Gate::After | Gate::Prompt) => {
+                answer["decision"] = json!("block");
+                answer["reason"] = json!(reason);
+            }
+            _ => {}
+        }
+        if let (Some(input), Gate::Before) = (&self.input, gate) {
+            specific["updatedInput"] = input.clone();
+        }
+        if let (Some(context), Gate::Before | Gate::After | Gate::Prompt) = (&self.context, gate) {
+            specific["additionalContext"] = json!(context);
+        }
+        if specific.as_object().is_some_and(|fields| fields.len() > 1) {
+            answer["hookSpecificOutput"] = specific;
+        }
+        if let Some(note) = &self.note {
+            answer["systemMessage"] = json!(note);
+        }
+        answer
+    }
+
+    /// Codex takes another input only together with an "allow", which we never say; the model is asked to call again instead.
+    fn codex(&self, event: &str, gate: Gate) -> Value {
+        match (&self.input, gate) {
+            (Some(input), Gate::Before) => {
+                let reason = format!(
+                    "The user changed the input of this call. Call the tool again with exactly this input: {input}"
+                );
+                Self { deny: Some(reason), input: None, ..self.clone() }.claude(event, gate)
+            }
+            _ => self.claude(event, gate),
+        }
+    }
+
+    fn gemini(&self, event: &str, gate: Gate) -> Value {
+        let mut answer = json!({});
+        if let Some(reason) = &self.deny {
+            answer["decision"] = json!("deny");
+            answer["reason"] = json!(reason);
+        }
+        if let (Some(input), Gate::Before) = (&self.input, gate) {
+            answer["hookSpecificOutput"] = json!({ "hookEventName": event, "tool_input": input });
+        }
+        if let (Some(context), Gate::After | Gate::Prompt) = (&self.context, gate) {
+            answer["hookSpecificOutput"] = json!({ "hookEventName": event, "additionalContext": context });
+        }
+        if let Some(note) = &self.note {
+            answer["systemMessage"] = json!(note);
+        }
+        answer
+    }
+
+    fn opencode(&self) -> Value {
+        let mut answer = json!({});
+        if let Some(reason) = &self.deny {
+            answer["decision"] = json!("deny");
+            answer["reason"] = json!(reason);
+        }
+        if let Some(input) = &self.input {
+            answer["tool_input"] = input.clone();
+        }
+        if let Some(context) = &self.context {
+            answer["context"] = json!(context);
+        }
+        answer
+    }
+
+    /// Whether a message for the model can be delivered at this point.
+    pub fn can_tell(agent: Agent, gate: Gate) -> bool {
+        match agent {
+            Agent::Claude | Agent::Codex => matches!(gate, Gate::Before | Gate::After | Gate::Prompt),
+            Agent::Gemini => matches!(gate, Gate::After | Gate::Prompt),
+            Agent::Opencode => gate == Gate::After,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_say_is_no_output_and_nothing_ever_says_allow() {
+        let answers = [
+            Answer::default(),
+            Answer { deny: Some("no".into()), ..Answer::default() },
+            Answer { input: Some(json!({"command": "ls"})), ..Answer::default() },
+            Answer { context: Some("hint".into()), note: Some("saved".into()), ..Answer::default() },
+        ];
+        for agent in Agent::ALL {
+            for gate in [Gate::Before, Gate::After, Gate::Prompt, Gate::Done, Gate::Other] {
+                assert_eq!(answers[0].text(agent, "PreToolUse", gate), None);
+                for answer in &answers {
+                    let text = answer.text(agent, "PreToolUse", gate).unwrap_or_default();
+                    assert!(!text.contains("allow") && !text.contains("approve"), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_in_every_dialect() {
+        let answer = Answer { deny: Some("not now".into()), ..Answer::default() };
+        let claude = answer.text(Agent::Claude, "PreToolUse", Gate::Before).unwrap();
+        assert!(claude.contains(r#""permissionDecision":"deny""#), "{claude}");
+        let gemini = answer.text(Agent::Gemini, "BeforeTool", Gate::Before).unwrap();
+        assert!(gemini.contains(r#""decision":"deny""#), "{gemini}");
+    }
+
+    #[test]
+    fn codex_is_asked_to_call_again_with_the_new_input() {
+        let answer = Answer { input: Some(json!({"command": "ls"})), ..Answer::default() };
+        let text = answer.text(Agent::Codex, "PreToolUse", Gate::Before).unwrap();
+        assert!(text.contains("deny") && text.contains("ls"), "{text}");
+    }
+}

@@ -1,0 +1,306 @@
+//! `stepback hook AGENT`: what happens between an agent's event and our answer.
+//!
+//! The order is: understand the payload, take secrets out, find out where we are. If the event changes nothing and nobody
+//! wants to stop the agent, it goes to the inbox, and that is all. Otherwise the store is opened, what waits in the inbox is
+//! taken in, the event is recorded, with a look at the files where it needs one, and breakpoints are looked at.
+//!
+//! Recording never breaks the agent: whatever fails leaves a gap in the record and says nothing to the agent, unless the
+//! person asked for strictness.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use stepback_engine::control::{Control, Moment, Side, Stop};
+use stepback_engine::recorder::{Effect, Recorded};
+use stepback_engine::{Engine, EngineError, Workspace, control, roots};
+use stepback_model::env::Env;
+use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
+
+use crate::agent::Agent;
+use crate::answer::Answer;
+use crate::inbox::{self, Note};
+use crate::payload::{self, Gate, Seen};
+use crate::record;
+
+/// Largest payload that is read; a larger one leaves a gap.
+pub const LARGEST: usize = 64 << 20;
+
+/// Opens the store when it is needed: most events do without.
+pub type WithEngine<'a> =
+    &'a dyn Fn(&mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>) -> Result<(), EngineError>;
+
+/// What a hook process knows of the world.
+pub struct Hook<'a> {
+    /// The agent that called.
+    pub agent: Agent,
+    /// Where the store is.
+    pub store: &'a Path,
+    /// Where the process runs.
+    pub directory: &'a Path,
+    /// Time and ids.
+    pub env: &'a dyn Env,
+    /// Opens the store.
+    pub with_engine: WithEngine<'a>,
+    /// The root for a directory that is no workspace yet; `None` if everything below it would be too much.
+    pub new_root: &'a dyn Fn(&Path) -> Option<PathBuf>,
+    /// Where the agent writes conversations, if its events do not say.
+    pub transcript: Option<&'a Path>,
+    /// How long to wait at a breakpoint before refusing.
+    pub patience: Duration,
+    /// Capture failures block the agent instead of leaving a gap.
+    pub strict: bool,
+    /// Minutes without a checkpoint after which one is made at the next event.
+    pub at_least_every: Option<u64>,
+    /// Tell the person how to take back what a prompt led to.
+    pub notes: bool,
+}
+
+/// What the hook process prints and how it ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// For the agent.
+    pub answer: Option<String>,
+    /// What went wrong, for the agent's log.
+    pub trouble: Option<String>,
+}
+
+impl Hook<'_> {
+    /// Handles one event.
+    pub fn handle(&self, payload: &[u8]) -> Outcome {
+        let mut value = match understood(payload) {
+            Ok(value) => value,
+            Err(what) => return self.failed(None, Gate::Other, "", &what),
+        };
+        stepback_redact::redact_value(&mut value);
+        if let (Some(path), Some(fields)) = (self.transcript, value.as_object_mut()) {
+            fields.entry("transcript_path").or_insert_with(|| path.to_string_lossy().into());
+        }
+        let seen = match payload::read(self.agent, &value) {
+            Ok(seen) => seen,
+            Err(error) => return self.failed(None, Gate::Other, "", &error.to_string()),
+        };
+        let directory = seen.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
+        let directory = directory.canonicalize().unwrap_or(directory);
+        let known = roots::find(self.store, &directory);
+        if let Some((_, dir)) = &known
+            && self.can_wait(&seen, dir)
+        {
+            let note = self.note(&seen, Some(value), None);
+            return match inbox::leave(dir, &note) {
+                Ok(()) => Outcome::default(),
+                Err(error) => {
+                    self.failed(None, seen.gate, &seen.name, &format!("cannot write to the inbox: {error}"))
+                }
+            };
+        }
+        let dir = known.as_ref().map(|(_, dir)| dir.as_path());
+        let root = match known.as_ref().map(|(root, _)| root.clone()).or_else(|| (self.new_root)(&directory))
+        {
+            Some(root) => root,
+            None => {
+                let what =
+                    format!("{} is too broad to be a workspace; nothing is recorded", directory.display());
+                return Outcome { answer: None, trouble: Some(what) };
+            }
+        };
+        let mut answer = Answer::default();
+        let done = (self.with_engine)(&mut |engine| {
+            let workspace = engine.workspace(&root)?;
+            answer = self.record(&workspace, &seen)?;
+            Ok(())
+        });
+        match done {
+            Ok(()) => Outcome { answer: answer.text(self.agent, &seen.name, seen.gate), trouble: None },
+            Err(error) => self.failed(dir, seen.gate, &seen.name, &error.to_string()),
+        }
+    }
+
+    /// Whether the event can wait in the inbox until somebody opens the store anyway.
+    fn can_wait(&self, seen: &Seen, dir: &Path) -> bool {
+        seen.effect == Effect::None
+            && seen.gate != Gate::Done
+            && !Control::of(dir).is_armed()
+            && !self.is_overdue(dir)
+    }
+
+    /// Whether no checkpoint was made for longer than the person wants.
+    fn is_overdue(&self, dir: &Path) -> bool {
+        let Some(minutes) = self.at_least_every else { return false };
+        let looked = std::fs::metadata(dir.join("statcache")).and_then(|file| file.modified()).ok();
+        let age = looked.and_then(|looked| looked.elapsed().ok());
+        age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
+    }
+
+    fn note(&self, seen: &Seen, payload: Option<Value>, gap: Option<String>) -> Note {
+        let transcript = seen.transcript.as_ref().and_then(|path| std::fs::metadata(path).ok());
+        Note {
+            at: self.env.now(),
+            agent: self.agent.name().into(),
+            payload,
+            transcript_len: transcript.map(|file| file.len()),
+            gap,
+        }
+    }
+
+    fn record(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Answer, EngineError> {
+        let lock = workspace.lock_recording()?;
+        record::take_in(workspace, &lock)?;
+        let mut seen = seen.clone();
+        if seen.effect == Effect::None && workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir)) {
+            seen.effect = Effect::Keep(stepback_model::record::Trigger::Scheduled);
+        }
+        let recorded = record::one(workspace, &lock, &seen, self.env.now(), None)?;
+        drop(lock);
+        let mut answer = self.controlled(workspace, &seen, &recorded)?;
+        if self.notes && seen.gate == Gate::Done {
+            answer.note = record::note_for_turn(workspace, &recorded)?;
+        }
+        Ok(answer)
+    }
+
+    /// Stops here if somebody wants it, and delivers what was left for the agent.
+    fn controlled(
+        &self,
+        workspace: &Workspace<'_>,
+        seen: &Seen,
+        recorded: &Recorded,
+    ) -> Result<Answer, EngineError> {
+        let mut answer = Answer::default();
+        let Ok(control) = workspace.control() else { return Ok(answer) };
+        if !control.is_armed() {
+            return Ok(answer);
+        }
+        let io = |error: std::io::Error| EngineError::Input(format!("cannot use the control files: {error}"));
+        let side = match seen.event.kind {
+            StepKind::ToolStart => Some(Side::Start),
+            StepKind::ToolEnd | StepKind::Error => Some(Side::End),
+            _ => None,
+        };
+        if let Some(side) = side {
+            let stopped = self.stop_if_wanted(workspace, &control, seen, recorded, side).map_err(io)?;
+            if let Some((stop, said)) = stopped {
+                record::decision(workspace, seen, &stop, said.as_ref(), self.env.now())?;
+                match said {
+                    Some(control::Answer::Resume) => {}
+                    Some(control::Answer::Deny { reason }) => answer.deny = Some(reason),
+                    Some(control::Answer::Edit { input }) => answer.input = Some(input),
+                    None => {
+                        answer.deny = Some(format!(
+                            "stopped at a breakpoint ({}) and nobody answered in time; do not retry, ask the user",
+                            stop.reason
+                        ));
+                    }
+                }
+                if answer.deny.is_some() && side == Side::Start {
+                    record::refused(
+                        workspace,
+                        seen,
+                        answer.deny.as_deref().unwrap_or_default(),
+                        self.env.now(),
+                    )?;
+                }
+            }
+        }
+        if Answer::can_tell(self.agent, seen.gate) {
+            let said = control.take_said(recorded.session).map_err(io)?;
+            if !said.is_empty() {
+                answer.context = Some(said.join("\n\n"));
+                control.disarm_if_empty();
+            }
+        }
+        Ok(answer)
+    }
+
+    fn stop_if_wanted(
+        &self,
+        workspace: &Workspace<'_>,
+        control: &Control,
+        seen: &Seen,
+        recorded: &Recorded,
+        side: Side,
+    ) -> std::io::Result<Option<(Stop, Option<control::Answer>)>> {
+        let input = seen.event.input.clone().unwrap_or(Value::Null);
+        let text = input.to_string();
+        let tool = seen.event.tool.clone().unwrap_or_default();
+        let cost = || {
+            let session = workspace.store().session(recorded.session).ok().flatten();
+            (recorded.iteration, session.map_or(0, |session| session.info.cost))
+        };
+        let paths = record::relative(workspace, &seen.paths);
+        let moment = Moment {
+            side,
+            tool: &tool,
+            input: &text,
+            paths: &paths,
+            failed: seen.event.error.is_some(),
+            session: &cost,
+        };
+        let hits = control.hits(&moment)?;
+        let stopping = hits.iter().find(|hit| !hit.log);
+        let paused = side == Side::Start && control.is_paused(recorded.session);
+        for hit in hits.iter().filter(|hit| hit.log) {
+            let _ = record::log_point(workspace, seen, hit, self.env.now());
+        }
+        let reason = match stopping {
+            Some(hit) => format!("breakpoint {}: {}", hit.id, hit.describe()),
+            None if paused => "paused".to_string(),
+            None => return Ok(None),
+        };
+        let at = self.env.now();
+        let stop = Stop {
+            id: format!("{}-{}", recorded.id.short(), std::process::id()),
+            session: recorded.session,
+            agent: self.agent.name().into(),
+            call: seen.event.call.clone(),
+            tool,
+            input,
+            output: seen.event.output.clone(),
+            reason,
+            breakpoint: stopping.map(|hit| hit.id),
+            step: recorded.number,
+            iteration: recorded.iteration,
+            at,
+            until: Timestamp::from_micros(
+                at.as_micros().saturating_add(i64::try_from(self.patience.as_micros()).unwrap_or(i64::MAX)),
+            ),
+            process: std::process::id(),
+        };
+        let _ = record::hit(workspace, seen, &stop, at);
+        control.stop(&stop)?;
+        let said = control.wait(&stop, self.patience)?;
+        Ok(Some((stop, said)))
+    }
+
+    /// Leaves a gap in the record; with strictness, refuses what was about to happen.
+    fn failed(&self, dir: Option<&Path>, gate: Gate, event: &str, what: &str) -> Outcome {
+        let dir = dir
+            .map(Path::to_path_buf)
+            .or_else(|| roots::find(self.store, self.directory).map(|(_, dir)| dir));
+        if let Some(dir) = dir {
+            let note = Note {
+                at: self.env.now(),
+                agent: self.agent.name().into(),
+                payload: None,
+                transcript_len: None,
+                gap: Some(format!("{event}: {what}").trim_start_matches(": ").to_string()),
+            };
+            // If even that fails there is nothing left to try.
+            let _ = inbox::leave(&dir, &note);
+        }
+        let answer = (self.strict && gate == Gate::Before).then(|| {
+            let reason =
+                format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
+            Answer { deny: Some(reason), ..Answer::default() }.text(self.agent, event, gate)
+        });
+        Outcome { answer: answer.flatten(), trouble: Some(what.to_string()) }
+    }
+}
+
+fn understood(payload: &[u8]) -> Result<Value, String> {
+    if payload.len() > LARGEST {
+        return Err(format!("the payload has more than {} MiB", LARGEST >> 20));
+    }
+    serde_json::from_slice(payload).map_err(|error| format!("the payload is not JSON: {error}"))
+}

@@ -1,0 +1,345 @@
+//! What an agent's hook is given, in our words.
+//!
+//! Claude Code and Codex speak the same dialect, Gemini CLI a close one, and our plugin for opencode was made to. A field or an
+//! event that nobody knows is kept as it came and never refused: an agent may be newer than we are.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+use stepback_engine::recorder::{Effect, Learned};
+use stepback_model::event::{Event, Trouble};
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::record::{StepKind, Trigger};
+
+use crate::agent::Agent;
+use crate::tools;
+
+/// Longest text kept of an output or input, in bytes; the conversation has the rest.
+const KEPT: usize = 64 << 10;
+/// Longest summary, in characters.
+const SUMMARY: usize = 100;
+
+/// Where in its work the agent waits for our answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// A tool is about to run.
+    Before,
+    /// A tool has run.
+    After,
+    /// A prompt was given.
+    Prompt,
+    /// The agent is done with a prompt.
+    Done,
+    /// Anything else: there is nothing to say.
+    Other,
+}
+
+/// A hook's payload, understood.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// What happened.
+    pub event: Event,
+    /// What it means for files.
+    pub effect: Effect,
+    /// What can be answered.
+    pub gate: Gate,
+    /// The event's name in the agent's words, for the answer.
+    pub name: String,
+    /// Where the agent runs.
+    pub cwd: Option<PathBuf>,
+    /// Where it writes the conversation.
+    pub transcript: Option<PathBuf>,
+    /// Paths that the call names, as written.
+    pub paths: Vec<String>,
+    /// What it tells about the session.
+    pub learned: Learned,
+}
+
+/// Why a payload cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PayloadError {
+    /// Not JSON, or cut off.
+    #[error("the payload is not JSON: {0}")]
+    NotJson(String),
+    /// JSON, but not an object.
+    #[error("the payload is not a JSON object")]
+    NotAnObject,
+    /// Nothing says which session it is about.
+    #[error("the payload names no session")]
+    NoSession,
+}
+
+/// Reads a payload, which must have been redacted.
+pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
+    let Value::Object(fields) = payload else { return Err(PayloadError::NotAnObject) };
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let session = text("session_id").ok_or(PayloadError::NoSession)?.to_string();
+    let name = text("hook_event_name").unwrap_or("unknown").to_string();
+    let tool = text("tool_name").map(str::to_string);
+    let input = fields.get("tool_input").cloned();
+    let call = text("tool_use_id").map(str::to_string).or_else(|| {
+        // Without ids, a call is told by its tool and input.
+        let tool = tool.as_ref()?;
+        let described = format!("{tool} {}", input.as_ref().unwrap_or(&Value::Null));
+        Some(format!("{tool}-{}", &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..12]))
+    });
+    let worker = text("agent_id").map(|id| match text("agent_type") {
+        Some(kind) => format!("{kind} {id}"),
+        None => id.to_string(),
+    });
+    let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
+    let told = Told {
+        agent,
+        name: &name,
+        fields,
+        tool: tool.as_deref(),
+        input: input.as_ref(),
+        prompt: prompt.as_deref(),
+    };
+    let Meaning { kind, gate, effect, summary } = told.meaning();
+    let mut learned = Learned {
+        directory: text("cwd").map(str::to_string),
+        transcript: text("transcript_path").map(str::to_string),
+        model: text("model").map(str::to_string),
+        ended: matches!(name.as_str(), "SessionEnd"),
+        answered: gate == Gate::Done,
+        quiet: gate == Gate::Done || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
+        ..Learned::default()
+    };
+    if let Some(info) = fields.get("properties").and_then(|properties| properties.get("info")) {
+        let cost = info.get("cost").and_then(Value::as_f64).unwrap_or_default();
+        learned.cost = (cost.max(0.0) * 1e6) as u64;
+        learned.model = info.get("modelID").and_then(Value::as_str).map(str::to_string).or(learned.model);
+    }
+    if let Some(tasks) = fields.get("tasks") {
+        learned.tasks = Some(tasks.clone());
+    }
+    let error = told.error();
+    let event = Event {
+        agent: agent.name().into(),
+        session,
+        kind,
+        at: None,
+        key: told.key(kind, call.as_deref()),
+        call: matches!(kind, StepKind::ToolStart | StepKind::ToolEnd).then_some(call).flatten(),
+        tool: tool.clone(),
+        worker,
+        summary,
+        input: input
+            .clone()
+            .or_else(|| prompt.as_ref().map(|prompt| json!({ "prompt": prompt })))
+            .map(clipped),
+        output: told.output().map(clipped),
+        error,
+        duration: fields.get("duration_ms").and_then(Value::as_f64).map(|ms| (ms * 1000.0) as u64),
+        metadata: usage(fields),
+        raw: told.rest(),
+    };
+    Ok(Seen {
+        paths: event.input.as_ref().filter(|_| event.call.is_some()).map(tools::paths).unwrap_or_default(),
+        event,
+        effect,
+        gate,
+        name: name.clone(),
+        cwd: text("cwd").map(PathBuf::from),
+        transcript: text("transcript_path").map(PathBuf::from),
+        learned,
+    })
+}
+
+struct Told<'a> {
+    agent: Agent,
+    name: &'a str,
+    fields: &'a Map<String, Value>,
+    tool: Option<&'a str>,
+    input: Option<&'a Value>,
+    prompt: Option<&'a str>,
+}
+
+struct Meaning {
+    kind: StepKind,
+    gate: Gate,
+    effect: Effect,
+    summary: String,
+}
+
+impl Told<'_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+    }
+
+    fn meaning(&self) -> Meaning {
+        let changes = self.tool.is_some_and(|tool| tools::can_change(self.agent, tool));
+        let step =
+            |kind, gate, effect, summary: String| Meaning { kind, gate, effect, summary: one_line(&summary) };
+        let plain = |kind, summary: String| step(kind, Gate::Other, Effect::None, summary);
+        let call = || match (self.tool, self.input) {
+            (Some(tool), Some(input)) => crate::import::describe_call(tool, input),
+            (Some(tool), None) => tool.to_string(),
+            _ => "a call".into(),
+        };
+        let when_changing = |effect| if changes { effect } else { Effect::None };
+        let said = |field: &str| self.text(field).unwrap_or_default().to_string();
+        match self.name {
+            "PreToolUse" | "BeforeTool" | "tool.execute.before" => {
+                step(StepKind::ToolStart, Gate::Before, when_changing(Effect::Before), call())
+            }
+            "PostToolUse" | "PostToolUseFailure" | "AfterTool" | "tool.execute.after" => {
+                step(StepKind::ToolEnd, Gate::After, when_changing(Effect::After), call())
+            }
+            "UserPromptSubmit" | "BeforeAgent" | "chat.message" => {
+                let prompt = self.prompt.unwrap_or_default().to_string();
+                step(StepKind::UserInput, Gate::Prompt, Effect::None, prompt)
+            }
+            "Stop" | "AfterAgent" | "session.idle" => {
+                let last = self.text("last_assistant_message").or_else(|| self.text("prompt_response"));
+                let summary = last.map_or_else(|| "done".into(), |text| format!("done: {text}"));
+                step(StepKind::AgentStep, Gate::Done, Effect::None, summary)
+            }
+            "SessionStart" | "session.created" => {
+                let source = self.text("source").map_or_else(String::new, |source| format!(" ({source})"));
+                let keep = Effect::Keep(Trigger::Automatic);
+                step(StepKind::AgentStep, Gate::Other, keep, format!("session started{source}"))
+            }
+            "SessionEnd" => plain(StepKind::AgentStep, "session ended".into()),
+            "PreCompact" | "PreCompress" | "session.compacting" => {
+                let keep = Effect::Keep(Trigger::Automatic);
+                step(
+                    StepKind::StateChange,
+                    Gate::Other,
+                    keep,
+                    "the conversation is about to be compacted".into(),
+                )
+            }
+            "PostCompact" | "session.compacted" => {
+                plain(StepKind::StateChange, "the conversation was compacted".into())
+            }
+            "StopFailure" | "session.error" => {
+                let what = self.text("error").or_else(|| self.text("message")).unwrap_or("the turn failed");
+                plain(StepKind::Error, what.into())
+            }
+            "TaskCreated" => plain(StepKind::TaskCreated, said("task_subject")),
+            "TaskCompleted" => plain(StepKind::TaskCompleted, said("task_subject")),
+            "SubagentStart" => {
+                plain(StepKind::AgentStep, format!("sub-agent started: {}", said("agent_type")))
+            }
+            "SubagentStop" => {
+                plain(StepKind::AgentStep, format!("sub-agent done: {}", said("last_assistant_message")))
+            }
+            "PermissionRequest" => plain(StepKind::Decision, format!("permission asked for {}", call())),
+            "PermissionDenied" => plain(StepKind::Decision, format!("permission denied for {}", call())),
+            "Notification" => plain(StepKind::AgentStep, said("message")),
+            "PreModelRequest" | "BeforeModel" => plain(StepKind::ModelStart, said("model")),
+            "message.updated" => {
+                let info = self.fields.get("properties").and_then(|properties| properties.get("info"));
+                let model = info.and_then(|info| info.get("modelID")).and_then(Value::as_str);
+                plain(StepKind::ModelEnd, model.unwrap_or("model").into())
+            }
+            "AfterModel" => plain(StepKind::ModelEnd, said("model")),
+            "Interrupt" => plain(StepKind::AgentStep, "interrupted".into()),
+            other => plain(StepKind::AgentStep, other.to_string()),
+        }
+    }
+
+    /// What tells this event from others of its kind. Agents that say when it happened, or give prompts ids, deliver the same
+    /// event twice when hooks are installed twice; without either, every delivery counts.
+    fn key(&self, kind: StepKind, call: Option<&str>) -> Option<String> {
+        let moment = self.text("timestamp");
+        match (kind, call) {
+            (StepKind::ToolStart | StepKind::ToolEnd, Some(call)) => match self.text("tool_use_id") {
+                Some(id) => Some(id.to_string()),
+                None => moment.map(|moment| format!("{call} {moment}")),
+            },
+            (StepKind::UserInput, _) => self.text("prompt_id").or(moment).map(str::to_string),
+            _ => moment.map(|moment| format!("{} {moment}", self.name)),
+        }
+    }
+
+    fn output(&self) -> Option<Value> {
+        let named = ["tool_response", "last_assistant_message", "prompt_response", "compact_summary"];
+        named.iter().find_map(|name| self.fields.get(*name)).filter(|value| !value.is_null()).cloned()
+    }
+
+    fn error(&self) -> Option<Trouble> {
+        let failed = matches!(self.name, "PostToolUseFailure" | "StopFailure" | "session.error");
+        let response = self.fields.get("tool_response");
+        let reported =
+            self.fields.get("error").or_else(|| response?.get("error")).filter(|value| !value.is_null());
+        if !failed && reported.is_none() {
+            return None;
+        }
+        let message = match reported {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => {
+                value.get("message").and_then(Value::as_str).map_or_else(|| value.to_string(), str::to_string)
+            }
+            None => self.text("message").unwrap_or("it failed").to_string(),
+        };
+        Some(Trouble { message: clip(&message), ..Trouble::default() })
+    }
+
+    /// What no other field of the event has.
+    fn rest(&self) -> Option<Value> {
+        const ELSEWHERE: [&str; 12] = [
+            "session_id",
+            "transcript_path",
+            "cwd",
+            "tool_name",
+            "tool_input",
+            "tool_response",
+            "tool_use_id",
+            "prompt",
+            "last_assistant_message",
+            "duration_ms",
+            "compact_summary",
+            "prompt_response",
+        ];
+        let rest: Map<String, Value> = (self.fields.iter())
+            .filter(|(name, _)| !ELSEWHERE.contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), clipped(value.clone())))
+            .collect();
+        (!rest.is_empty()).then_some(Value::Object(rest))
+    }
+}
+
+/// What a person said, where it comes in parts.
+fn spoken(fields: &Map<String, Value>) -> Option<String> {
+    let parts = fields.get("parts")?.as_array()?;
+    let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// Tokens and cost of a model's answer, where the event tells them.
+fn usage(fields: &Map<String, Value>) -> Option<Value> {
+    let info = fields.get("properties")?.get("info")?;
+    let tokens = info.get("tokens")?;
+    Some(json!({ "model": info.get("modelID"), "tokens": tokens, "cost_usd": info.get("cost") }))
+}
+
+/// The first line, shortened.
+pub fn one_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default().trim();
+    match line.char_indices().nth(SUMMARY) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_string(),
+    }
+}
+
+/// A value with its long texts cut, visibly.
+fn clipped(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(clip(&text)),
+        Value::Array(items) => items.into_iter().map(clipped).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, clipped(value))).collect(),
+        other => other,
+    }
+}
+
+fn clip(text: &str) -> String {
+    if text.len() <= KEPT {
+        return text.to_string();
+    }
+    let head = text.floor_char_boundary(KEPT * 3 / 4);
+    let tail = text.ceil_char_boundary(text.len() - KEPT / 4);
+    format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
+}

@@ -1,0 +1,328 @@
+//! From what hooks saw to steps: the bridge between the agents' words and the engine's recorder.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::{Value, json};
+use stepback_engine::control::{self, Breakpoint, Stop};
+use stepback_engine::recorder::{Conversation, Effect, Fresh, Learned, RecordLock, Recorded, Report, Turn};
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::event::{Event, Trouble};
+use stepback_model::ids::SessionId;
+use stepback_model::record::{Session, StepKind};
+use stepback_model::time::Timestamp;
+
+use crate::agent::Agent;
+use crate::inbox::{self, Note};
+use crate::payload::{self, Seen};
+use crate::transcript::{self, Cursor, Place};
+
+/// The conversation in an agent's transcript, with secrets taken out.
+struct Transcript {
+    place: Place,
+    /// Only so much of the file, because that was all there was when the event happened.
+    limit: Option<u64>,
+}
+
+impl Conversation for Transcript {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+        let cursor: Cursor =
+            cursor.and_then(|cursor| serde_json::from_value(cursor.clone()).ok()).unwrap_or_default();
+        let fresh = transcript::read_until(&self.place, &cursor, self.limit).ok()?;
+        let lines = fresh.lines.iter().map(|line| stepback_redact::redact(line).into_owned());
+        Some(Fresh { keep: fresh.keep as u64, lines: lines.collect(), cursor: json!(fresh.cursor) })
+    }
+
+    fn turn(&self, tail: &[&str], call: &str) -> Option<Turn> {
+        let before = transcript::before_call(self.place.agent, tail, call)?;
+        let asked = transcript::messages(self.place.agent, &tail[before..]);
+        let id = asked.first().and_then(|message| message.id.clone());
+        Some(Turn { before, id })
+    }
+}
+
+/// Records what one hook saw. `limit` is how long the transcript was then.
+pub fn one(
+    workspace: &Workspace<'_>,
+    lock: &RecordLock,
+    seen: &Seen,
+    at: Timestamp,
+    limit: Option<u64>,
+) -> Result<Recorded, EngineError> {
+    let agent = Agent::parse(&seen.event.agent);
+    let transcript = agent.zip(seen.transcript.clone()).map(|(agent, path)| Transcript {
+        place: Place { agent, path, session: seen.event.session.clone() },
+        limit,
+    });
+    let report = Report {
+        event: seen.event.clone(),
+        effect: seen.effect,
+        at: seen.event.at.unwrap_or(at),
+        conversation: transcript.as_ref().map(|transcript| transcript as &dyn Conversation),
+        paths: relative(workspace, &seen.paths),
+        learned: seen.learned.clone(),
+    };
+    workspace.record(lock, &report)
+}
+
+/// Takes in what waits in the inbox. Returns how many notes there were.
+pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, EngineError> {
+    let Some(dir) = workspace.cache_dir()? else { return Ok(0) };
+    let io = |error: std::io::Error| {
+        EngineError::Input(format!("cannot read the inbox of {}: {error}", dir.display()))
+    };
+    let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? else { return Ok(0) };
+    let count = taken.notes.len();
+    for note in &taken.notes {
+        noted(workspace, lock, note)?;
+    }
+    taken.done().map_err(io)?;
+    Ok(count)
+}
+
+/// Takes in what waits, if nobody else is at it right now. For commands that only look.
+pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
+    let waits = workspace.cache_dir()?.is_some_and(|dir| !inbox::is_empty(&dir));
+    if waits {
+        let lock = workspace.lock_recording()?;
+        take_in(workspace, &lock)?;
+    }
+    Ok(())
+}
+
+fn noted(workspace: &Workspace<'_>, lock: &RecordLock, note: &Note) -> Result<(), EngineError> {
+    let agent = Agent::parse(&note.agent);
+    if let (Some(agent), Some(payload), None) = (agent, &note.payload, &note.gap)
+        && let Ok(mut seen) = payload::read(agent, payload)
+    {
+        // The moment to look at the files is over.
+        seen.effect = Effect::None;
+        one(workspace, lock, &seen, note.at, note.transcript_len)?;
+        return Ok(());
+    }
+    let why = note.gap.clone().unwrap_or_else(|| "a report could not be understood".into());
+    let event = Event {
+        agent: note.agent.clone(),
+        session: "gaps".into(),
+        error: Some(Trouble { name: Some("gap".into()), message: why.clone(), ..Trouble::default() }),
+        raw: note.payload.clone(),
+        ..plain(StepKind::Gap, payload::one_line(&why))
+    };
+    let key = format!("{} {}", note.at.as_micros(), event.summary);
+    workspace.record(lock, &report(Event { key: Some(key), ..event }, note.at))?;
+    Ok(())
+}
+
+/// An agent was stopped.
+pub fn hit(workspace: &Workspace<'_>, seen: &Seen, stop: &Stop, at: Timestamp) -> Result<(), EngineError> {
+    let event = beside(seen, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
+    let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
+    record_light(workspace, Event { input: Some(input), ..event }, at)
+}
+
+/// A log point was passed.
+pub fn log_point(
+    workspace: &Workspace<'_>,
+    seen: &Seen,
+    breakpoint: &Breakpoint,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let summary = format!("log point {}: {}", breakpoint.id, seen.event.summary);
+    record_light(workspace, beside(seen, StepKind::BreakpointHit, summary), at)
+}
+
+/// What the person said to a stopped agent.
+pub fn decision(
+    workspace: &Workspace<'_>,
+    seen: &Seen,
+    stop: &Stop,
+    said: Option<&control::Answer>,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let summary = match said {
+        Some(control::Answer::Resume) => format!("resumed: {}", seen.event.summary),
+        Some(control::Answer::Deny { reason }) => format!("denied: {reason}"),
+        Some(control::Answer::Edit { .. }) => format!("input edited: {}", seen.event.summary),
+        None => "nobody answered; denied".into(),
+    };
+    let event = beside(seen, StepKind::Decision, payload::one_line(&summary));
+    let input = json!({ "before": stop.input, "answer": said });
+    record_light(workspace, Event { input: Some(input), ..event }, at)
+}
+
+/// A call was refused and will not run: it is over.
+pub fn refused(
+    workspace: &Workspace<'_>,
+    seen: &Seen,
+    reason: &str,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let event = Event {
+        kind: StepKind::ToolEnd,
+        summary: payload::one_line(&format!("not run: {}", seen.event.summary)),
+        output: None,
+        error: Some(Trouble {
+            name: Some("denied".into()),
+            message: reason.to_string(),
+            ..Trouble::default()
+        }),
+        raw: None,
+        ..seen.event.clone()
+    };
+    record_light(workspace, event, at)
+}
+
+/// Tells how to take back what the present prompt led to, if it changed anything.
+pub fn note_for_turn(workspace: &Workspace<'_>, recorded: &Recorded) -> Result<Option<String>, EngineError> {
+    let Some(session) = workspace.store().session(recorded.session)? else { return Ok(None) };
+    let Some(prompt) = session.info.prompt else { return Ok(None) };
+    let Some(prompt) = workspace.store().step(prompt)? else { return Ok(None) };
+    let number = prompt.checkpoint.step.number;
+    let query = stepback_store::port::Query {
+        session: Some(recorded.session),
+        kinds: vec![StepKind::ToolEnd],
+        after: Some(number),
+        ..stepback_store::port::Query::default()
+    };
+    let steps = workspace.store().steps(workspace.record.id, &query)?;
+    let changed = steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
+    Ok(changed
+        .then(|| format!("checkpoint saved: stepback rewind #{number} takes back what this prompt led to")))
+}
+
+fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Result<(), EngineError> {
+    let lock = workspace.lock_recording()?;
+    workspace.record(&lock, &report(event, at))?;
+    Ok(())
+}
+
+fn report<'a>(event: Event, at: Timestamp) -> Report<'a> {
+    Report {
+        event,
+        effect: Effect::None,
+        at,
+        conversation: None,
+        paths: Vec::new(),
+        learned: Learned::default(),
+    }
+}
+
+/// An event of the same session that is about the same call without being its start or end.
+fn beside(seen: &Seen, kind: StepKind, summary: String) -> Event {
+    Event {
+        agent: seen.event.agent.clone(),
+        session: seen.event.session.clone(),
+        tool: seen.event.tool.clone(),
+        worker: seen.event.worker.clone(),
+        ..plain(kind, summary)
+    }
+}
+
+fn plain(kind: StepKind, summary: String) -> Event {
+    Event {
+        agent: String::new(),
+        session: String::new(),
+        kind,
+        at: None,
+        key: None,
+        call: None,
+        tool: None,
+        worker: None,
+        summary,
+        input: None,
+        output: None,
+        error: None,
+        duration: None,
+        metadata: None,
+        raw: None,
+    }
+}
+
+/// Paths below the workspace, relative to it. What lies outside stays as it was written.
+pub fn relative(workspace: &Workspace<'_>, paths: &[String]) -> Vec<String> {
+    paths
+        .iter()
+        .map(|path| {
+            let whole = tidied(&workspace.root.join(path));
+            match whole.strip_prefix(&workspace.root) {
+                Ok(inside) => inside.to_string_lossy().into_owned(),
+                Err(_) => path.clone(),
+            }
+        })
+        .collect()
+}
+
+/// The path without `.` and `..`, by its text alone: what it names may not exist yet.
+fn tidied(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                tidy.pop();
+            }
+            Component::CurDir => {}
+            other => tidy.push(other),
+        }
+    }
+    tidy
+}
+
+/// What an import recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Imported {
+    /// The session.
+    pub session: SessionId,
+    /// Its steps.
+    pub steps: usize,
+    /// Of those, steps that were not known before.
+    pub new: usize,
+}
+
+/// Records the events of a conversation that an agent wrote down by itself. Doing it again adds only what is new.
+pub fn imported(
+    workspace: &Workspace<'_>,
+    place: &Place,
+    events: Vec<Event>,
+) -> Result<Imported, EngineError> {
+    let lock = workspace.lock_recording()?;
+    let transcript = Transcript { place: place.clone(), limit: None };
+    let session = Session::id_of(workspace.record.id, place.agent.name(), &place.session);
+    let (steps, mut new) = (events.len(), 0);
+    let mut newest = workspace.newest_number()?;
+    let last = steps.saturating_sub(1);
+    for (at, mut event) in events.into_iter().enumerate() {
+        redact_event(&mut event);
+        let moment = event.at.unwrap_or_else(|| workspace.engine.env.now());
+        let quiet = at == last;
+        let learned = Learned {
+            transcript: Some(place.path.display().to_string()),
+            quiet,
+            ended: quiet,
+            ..Learned::default()
+        };
+        let report = Report {
+            event,
+            effect: Effect::None,
+            at: moment,
+            // Once is enough: the conversation is read as a whole.
+            conversation: (at == last).then_some(&transcript as &dyn Conversation),
+            paths: Vec::new(),
+            learned,
+        };
+        let recorded = workspace.record(&lock, &report)?;
+        new += usize::from(recorded.number > newest);
+        newest = newest.max(recorded.number);
+    }
+    Ok(Imported { session, steps, new })
+}
+
+fn redact_event(event: &mut Event) {
+    for value in
+        [&mut event.input, &mut event.output, &mut event.metadata, &mut event.raw].into_iter().flatten()
+    {
+        stepback_redact::redact_value(value);
+    }
+    event.summary = stepback_redact::redact(&event.summary).into_owned();
+    if let Some(error) = &mut event.error {
+        error.message = stepback_redact::redact(&error.message).into_owned();
+    }
+}

@@ -1,0 +1,160 @@
+//! What the agents' tools do to files: which only look, which paths a call names, and how a call is called in one line.
+
+use serde_json::Value;
+
+use crate::agent::Agent;
+
+/// Tools that only look, plan or ask. Whatever is not listed, unknown tools and those of MCP servers included, can change
+/// something. A tool that starts a sub-agent is listed because the sub-agent's own calls are reported one by one.
+const ONLY_LOOK: [(Agent, &[&str]); 4] = [
+    (
+        Agent::Claude,
+        &[
+            "Read",
+            "Glob",
+            "Grep",
+            "LS",
+            "NotebookRead",
+            "WebFetch",
+            "WebSearch",
+            "TodoRead",
+            "TodoWrite",
+            "TaskCreate",
+            "TaskUpdate",
+            "TaskGet",
+            "TaskList",
+            "TaskOutput",
+            "Task",
+            "Agent",
+            "ToolSearch",
+            "AskUserQuestion",
+            "EnterPlanMode",
+            "ExitPlanMode",
+            "BashOutput",
+            "ListMcpResources",
+            "ListMcpResourcesTool",
+            "ReadMcpResourceTool",
+            "LSP",
+            "SendMessage",
+        ],
+    ),
+    (
+        Agent::Codex,
+        &[
+            "update_plan",
+            "view_image",
+            "web_search",
+            "read_file",
+            "list_dir",
+            "grep_files",
+            "request_user_input",
+            "list_mcp_resources",
+            "list_mcp_resource_templates",
+            "read_mcp_resource",
+            "tool_search",
+        ],
+    ),
+    (
+        Agent::Gemini,
+        &[
+            "read_file",
+            "read_many_files",
+            "list_directory",
+            "glob",
+            "search_file_content",
+            "grep_search",
+            "google_web_search",
+            "web_fetch",
+            "write_todos",
+            "ask_user",
+            "activate_skill",
+            "get_internal_docs",
+            "enter_plan_mode",
+            "exit_plan_mode",
+        ],
+    ),
+    (
+        Agent::Opencode,
+        &[
+            "read",
+            "glob",
+            "grep",
+            "list",
+            "webfetch",
+            "websearch",
+            "codesearch",
+            "todowrite",
+            "todoread",
+            "task",
+            "question",
+            "skill",
+            "lsp",
+            "invalid",
+        ],
+    ),
+];
+
+/// Whether a tool of an agent can change something.
+pub fn can_change(agent: Agent, tool: &str) -> bool {
+    !ONLY_LOOK.iter().any(|(of, names)| *of == agent && names.contains(&tool))
+}
+
+/// Paths that a call names as those it works on, as written.
+pub fn paths(input: &Value) -> Vec<String> {
+    const FIELDS: [&str; 6] = ["file_path", "filePath", "notebook_path", "absolute_path", "path", "file"];
+    let mut found: Vec<String> = FIELDS
+        .iter()
+        .filter_map(|field| input.get(field)?.as_str())
+        .filter(|path| !path.is_empty())
+        .map(str::to_string)
+        .collect();
+    for field in ["command", "input", "patch", "patchText"] {
+        if let Some(text) = input.get(field).and_then(Value::as_str) {
+            found.extend(patched(text));
+        }
+    }
+    if let Some(text) = input.as_str() {
+        found.extend(patched(text));
+    }
+    found.dedup();
+    found
+}
+
+/// Paths in a patch of the `*** Begin Patch` kind.
+fn patched(text: &str) -> Vec<String> {
+    if !text.contains("*** Begin Patch") {
+        return Vec::new();
+    }
+    const MARKS: [&str; 4] = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "];
+    let path = |line: &str| {
+        MARKS.iter().find_map(|mark| line.strip_prefix(mark)).map(|path| path.trim().to_string())
+    };
+    text.lines().filter_map(path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn unknown_tools_can_change_something() {
+        assert!(can_change(Agent::Claude, "Bash"));
+        assert!(can_change(Agent::Claude, "mcp__files__move"));
+        assert!(can_change(Agent::Gemini, "replace"));
+        assert!(!can_change(Agent::Claude, "Read"));
+        assert!(!can_change(Agent::Opencode, "grep"));
+        // Names are the agents' own: what only looks in one may be unknown in another.
+        assert!(can_change(Agent::Codex, "Read"));
+    }
+
+    #[test]
+    fn paths_are_found_in_fields_and_in_patches() {
+        assert_eq!(paths(&json!({"file_path": "/w/a.rs", "content": "x"})), ["/w/a.rs"]);
+        let patch =
+            "*** Begin Patch\n*** Add File: f.txt\n+x\n*** Update File: a/b\n*** Move to: c\n*** End Patch";
+        assert_eq!(paths(&json!({ "command": patch })), ["f.txt", "a/b", "c"]);
+        assert!(paths(&json!({"command": "rm -rf build"})).is_empty());
+    }
+}

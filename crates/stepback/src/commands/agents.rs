@@ -1,0 +1,316 @@
+//! `stepback init`, `stepback run`, `stepback import` and `stepback settings`
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use serde_json::json;
+use stepback_agents::install::{self, Direction, Place, Plan, Scope};
+use stepback_agents::transcript::{self, Cursor};
+use stepback_agents::{Agent, import};
+
+use super::{Answer, DONE};
+use crate::args::live::{Init, Run};
+use crate::context::{self, Context};
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+use crate::settings::{KNOWN, Settings};
+
+fn agent_named(name: &str) -> Result<Agent, Failure> {
+    Agent::parse(name).ok_or_else(|| {
+        let known: Vec<&str> = Agent::ALL.iter().map(|agent| agent.name()).collect();
+        Failure::new(Kind::Usage, format!("\"{name}\" is not an agent stepback knows"))
+            .hint(format!("the agents are {}", known.join(", ")))
+    })
+}
+
+/// Where settings are, as the agents' own variables say.
+fn place(workspace: &Path) -> Result<Place, Failure> {
+    let home = context::home().ok_or_else(|| {
+        Failure::new(Kind::System, "HOME is not set, so the agents' settings cannot be found")
+    })?;
+    let mut place = Place::usual(&home, workspace);
+    if let Some(dir) = context::variable("CLAUDE_CONFIG_DIR") {
+        place.claude_dir = dir;
+    }
+    if let Some(dir) = context::variable("CODEX_HOME") {
+        place.codex_home = dir;
+    }
+    if let Some(dir) = context::variable("GEMINI_CLI_HOME") {
+        place.gemini_dir = dir.join(".gemini");
+    }
+    if let Some(dir) = context::variable("XDG_CONFIG_HOME") {
+        place.opencode_config_dir = dir.join("opencode");
+    }
+    Ok(place)
+}
+
+fn binary() -> Result<PathBuf, Failure> {
+    Ok(std::env::current_exe().and_then(|path| path.canonicalize())?)
+}
+
+/// `init`
+pub fn init(directory: &Path, json: bool, arguments: &Init) -> Answer {
+    let root = context::natural_root(directory);
+    let place = place(&root)?;
+    let path: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let agents = match arguments.agents.as_slice() {
+        [] => install::detect(&place, &path),
+        named => named.iter().map(|name| agent_named(name)).collect::<Result<_, _>>()?,
+    };
+    if agents.is_empty() {
+        return Err(Failure::new(Kind::Nothing, "no agent that stepback knows is in use here")
+            .hint("name one: stepback init --agent claude (or codex, gemini, opencode)"));
+    }
+    let scope = if arguments.user { Scope::User } else { Scope::Project };
+    let direction = if arguments.uninstall { Direction::Uninstall } else { Direction::Install };
+    let binary = binary()?;
+    let mut plans: Vec<Plan> = Vec::new();
+    for agent in agents {
+        // All plans first: settings that cannot be read must not leave half of the agents set up.
+        plans.push(
+            install::plan(agent, scope, &place, &binary, arguments.strict, direction).map_err(refused)?,
+        );
+    }
+    let mut items = Vec::new();
+    for plan in &plans {
+        if !arguments.dry_run && !plan.is_nothing() {
+            install::carry_out(plan).map_err(refused)?;
+        }
+        items.push(json!({
+            "id": plan.agent.name(),
+            "agent": plan.agent.name(),
+            "file": plan.file,
+            "changed": !plan.is_nothing(),
+            "applied": !arguments.dry_run,
+            "changes": plan.changes,
+            "follow_up": plan.follow_up,
+        }));
+        if !json {
+            report(plan, &place, arguments);
+        }
+    }
+    if json {
+        output::document(&json!({ "items": items }));
+    } else if !arguments.dry_run && plans.iter().any(|plan| !plan.is_nothing()) && !arguments.uninstall {
+        let user = if arguments.user { " --user" } else { "" };
+        output::say(
+            Paint::stderr().dim(format!("\"stepback init{user} --uninstall\" takes the hooks out again.")),
+        );
+    }
+    DONE
+}
+
+fn refused(error: install::InstallError) -> Failure {
+    Failure::new(Kind::Refused, error.to_string()).hint("nothing was changed")
+}
+
+fn report(plan: &Plan, place: &Place, arguments: &Init) {
+    let paint = Paint::stdout();
+    let title = paint.strong(plan.agent.title());
+    if plan.is_nothing() {
+        let state = if arguments.uninstall { "has no hooks of stepback" } else { "is set up already" };
+        output::line(format!("{title}: {state} ({})", place.show(&plan.file)));
+    }
+    let would = if arguments.dry_run && !plan.is_nothing() { "would: " } else { "" };
+    for change in &plan.changes {
+        output::line(format!("{title}: {would}{change}"));
+    }
+    for line in &plan.follow_up {
+        output::line(format!("  {} {line}", paint.note("→")));
+    }
+}
+
+/// `run`
+pub fn run(directory: &Path, arguments: &Run) -> Answer {
+    let agent = install::agent_of(&arguments.command).ok_or_else(|| {
+        let command =
+            arguments.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        Failure::new(Kind::Usage, format!("\"{command}\" is not an agent stepback knows"))
+            .hint("stepback run -- claude … (or codex, gemini, opencode)")
+    })?;
+    let place = place(&context::natural_root(directory))?;
+    let temp = tempfile::Builder::new().prefix("stepback-run-").tempdir()?;
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let binary = binary()?;
+    let run = install::Run {
+        argv: &arguments.command,
+        cwd: directory,
+        environment: &environment,
+        place: &place,
+        binary: &binary,
+        strict: arguments.strict,
+        temp_dir: temp.path(),
+    };
+    let plan = install::run_command(agent, &run).map_err(refused)?;
+    for (path, bytes) in &plan.files {
+        std::fs::write(path, bytes)?;
+    }
+    for note in &plan.notes {
+        output::say(Paint::stderr().dim(note));
+    }
+    let guard = Edits::make(&plan.edits, &place, &binary)?;
+    let Some((program, rest)) = plan.argv.split_first() else { return DONE };
+    let status = Command::new(program)
+        .args(rest)
+        .envs(plan.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(directory)
+        .status();
+    drop(guard);
+    let status = status.map_err(|error| {
+        Failure::new(Kind::System, format!("cannot run {}: {error}", program.to_string_lossy()))
+            .hint("check that the agent is installed and on the PATH")
+    })?;
+    Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
+}
+
+/// Changes of settings for the time of a run.
+struct Edits<'a> {
+    made: Vec<&'a Plan>,
+    place: &'a Place,
+    binary: &'a Path,
+}
+
+impl<'a> Edits<'a> {
+    fn make(plans: &'a [Plan], place: &'a Place, binary: &'a Path) -> Result<Self, Failure> {
+        let mut edits = Self { made: Vec::new(), place, binary };
+        for plan in plans {
+            install::carry_out(plan).map_err(refused)?;
+            edits.made.push(plan);
+        }
+        Ok(edits)
+    }
+
+    fn uninstall(&self, agent: Agent) -> Result<install::Done, install::InstallError> {
+        let plan = install::plan(agent, Scope::User, self.place, self.binary, false, Direction::Uninstall)?;
+        install::carry_out(&plan)
+    }
+}
+
+impl Drop for Edits<'_> {
+    fn drop(&mut self) {
+        for plan in std::mem::take(&mut self.made).into_iter().rev() {
+            let back = match install::take_back(plan) {
+                Ok(Some(back)) => install::carry_out(&back),
+                // Somebody edited the file meanwhile: only our part goes.
+                Ok(None) => self.uninstall(plan.agent),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = back {
+                output::say(format!(
+                    "Warning: {error}; \"stepback init --user --uninstall\" takes the hooks out."
+                ));
+            }
+        }
+    }
+}
+
+/// `import`
+pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> Answer {
+    let path = context.directory.join(path);
+    if !path.exists() {
+        return Err(Failure::new(Kind::System, format!("{} does not exist", path.display())));
+    }
+    let agent = agent.map(agent_named).transpose()?;
+    let found = transcript::found_at(&path, agent);
+    if found.is_empty() {
+        return Err(Failure::new(
+            Kind::Nothing,
+            format!("{} holds no conversation of an agent stepback knows", path.display()),
+        )
+        .hint("name the agent with --agent, or another file"));
+    }
+    let engine = context.engine();
+    let mut items = Vec::new();
+    for found in &found {
+        let root =
+            found.about.cwd.clone().filter(|dir| dir.is_dir()).unwrap_or_else(|| context.directory.clone());
+        let root = context.root_of(&root)?;
+        let workspace = engine.workspace(&root)?;
+        let fresh = match transcript::read(&found.place, &Cursor::default()) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                output::say(format!("Skipped {}: {error}", found.place.path.display()));
+                continue;
+            }
+        };
+        let events = import::events(&found.place, &fresh.lines);
+        let recorded = stepback_agents::record::imported(&workspace, &found.place, events)?;
+        items.push(json!({
+            "id": recorded.session,
+            "agent": found.place.agent.name(),
+            "agent_session": found.place.session,
+            "file": found.place.path,
+            "workspace": root,
+            "steps": recorded.steps,
+            "new": recorded.new,
+        }));
+    }
+    if context.json {
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
+    let sum = |field: &str| items.iter().filter_map(|item| item[field].as_u64()).sum::<u64>();
+    output::line(format!(
+        "Imported {} with {}, {} of them new.",
+        output::count(items.len() as u64, "conversation"),
+        output::count(sum("steps"), "step"),
+        sum("new")
+    ));
+    output::say(Paint::stderr().dim("\"stepback sessions\" lists them."));
+    DONE
+}
+
+/// `settings`
+pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Answer {
+    let mut settings = Settings::load(Path::new(&context.store_path()))?;
+    let known = |key: &str| {
+        KNOWN.iter().find(|known| known.key == key).ok_or_else(|| {
+            let names: Vec<&str> = KNOWN.iter().map(|known| known.key).collect();
+            Failure::new(Kind::Usage, format!("there is no setting {key}"))
+                .hint(format!("there are {}", names.join(", ")))
+        })
+    };
+    if let Some(key) = key {
+        known(key)?;
+    }
+    if let (Some(key), Some(value)) = (key, value) {
+        let number = match value {
+            "default" => None,
+            text => Some(text.parse::<i64>().ok().filter(|number| *number >= 0).ok_or_else(|| {
+                Failure::new(Kind::Usage, format!("\"{text}\" is not a number"))
+                    .hint("write a number that is not negative, or \"default\"")
+            })?),
+        };
+        settings.set(key, number)?;
+    }
+    let shown = KNOWN.iter().filter(|known| key.is_none_or(|key| key == known.key));
+    if context.json {
+        let items: Vec<_> = shown
+            .map(|known| {
+                json!({
+                    "id": known.key,
+                    "value": settings.get(known.key),
+                    "default": known.default,
+                    "set": settings.is_set(known.key),
+                    "meaning": known.meaning,
+                })
+            })
+            .collect();
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    for known in shown {
+        let mark = if settings.is_set(known.key) { "" } else { " (default)" };
+        output::line(format!(
+            "{:<22} {:>6}{}  {}",
+            paint.strong(known.key),
+            settings.get(known.key),
+            paint.dim(mark),
+            paint.dim(known.meaning)
+        ));
+    }
+    DONE
+}

@@ -1,0 +1,219 @@
+//! `stepback branch`
+
+use std::path::Path;
+
+use serde_json::json;
+use stepback_engine::workspace::describe;
+use stepback_engine::{EngineError, Workspace, diff};
+use stepback_model::change::ChangeKind;
+use stepback_model::conversation as chain;
+use stepback_model::record::{Annotation, Trigger};
+use stepback_model::state::State;
+use stepback_store::port::StoredCheckpoint;
+
+use super::{Answer, DONE, conversation, rewind};
+use crate::args::live::Branch;
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// `branch …`
+pub fn run(context: &Context, command: &Branch) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    match command {
+        Branch::Create { name, from, worktree, resume } => {
+            let from = match from {
+                Some(point) => context.resolve(&workspace, point)?,
+                None => context.resolve(&workspace, "@")?,
+            };
+            create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref())
+        }
+        Branch::List => list(context, &workspace),
+        Branch::Switch { name, agree } => {
+            let prepared = workspace.prepare_switch(name)?;
+            let Some(prepared) = rewind::agree(context, prepared, agree)? else { return DONE };
+            let report = workspace.switch(name, prepared)?;
+            rewind::finish(context, &workspace, report, "undo", None)
+        }
+        Branch::Rename { name, to } => {
+            workspace.rename_branch(name, to)?;
+            done(context, to, &format!("Branch {name} is now called {to}."))
+        }
+        Branch::Delete { name } => {
+            workspace.delete_branch(name)?;
+            done(context, name, &format!("Branch {name} is forgotten; its steps stay."))
+        }
+        Branch::Compare { a, b } => {
+            let b = match b {
+                Some(name) => name.clone(),
+                None => workspace.present_branch()?,
+            };
+            compare(context, &workspace, a, &b)
+        }
+    }
+}
+
+fn done(context: &Context, name: &str, line: &str) -> Answer {
+    match context.json {
+        true => output::document(&json!({ "id": name })),
+        false => {
+            output::line(line);
+            output::say(Paint::stderr().dim("\"stepback undo\" takes that back."));
+        }
+    }
+    DONE
+}
+
+fn create(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    name: &str,
+    from: &StoredCheckpoint,
+    worktree: Option<&Path>,
+    resume: Option<&str>,
+) -> Answer {
+    let worktree = worktree.map(|dir| context.directory.join(dir));
+    if let Some(dir) = &worktree {
+        if workspace.root.starts_with(dir) {
+            return Err(Failure::new(Kind::Usage, format!("{} holds the workspace itself", dir.display())));
+        }
+        let lock = workspace.lock_shared()?;
+        workspace.materialize(&workspace.state_of(from)?, dir, true)?;
+        drop(lock);
+    }
+    workspace.create_branch(name, from)?;
+    let mut forked = None;
+    if let Some(dir) = &worktree {
+        let engine = context.engine();
+        let dir = dir.canonicalize()?;
+        let own = engine.workspace(&dir)?;
+        let label = format!("branch {name} begins");
+        own.create_checkpoint(
+            Annotation { label: Some(label), ..Annotation::default() },
+            Trigger::Automatic,
+        )?;
+        let has_conversation = State::load(workspace.store(), from.checkpoint.step.state)
+            .map_err(EngineError::from)?
+            .conversation
+            .is_some();
+        if has_conversation {
+            forked = Some(conversation::fork_at(context, workspace, from, Some(&dir), resume)?);
+        }
+    } else if resume.is_some() {
+        forked = Some(conversation::fork_at(context, workspace, from, None, resume)?);
+    }
+    if context.json {
+        output::document(&json!({
+            "id": name,
+            "from": from.checkpoint.step.id,
+            "worktree": worktree,
+            "conversation": forked.as_ref().map(conversation::document),
+        }));
+    } else {
+        output::line(format!("Branch {} begins at {}.", Paint::stdout().strong(name), describe(from)));
+        if let Some(dir) = &worktree {
+            output::line(format!("Its directory is {}.", dir.display()));
+        } else {
+            output::say(Paint::stderr().dim(format!("\"stepback branch switch {name}\" goes there.")));
+        }
+        output::say(Paint::stderr().dim("\"stepback undo\" forgets the branch again."));
+    }
+    match &forked {
+        Some(forked) => conversation::go_on(context, forked, resume.is_some()),
+        None => DONE,
+    }
+}
+
+fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
+    let branches = workspace.branches()?;
+    if context.json {
+        let items: Vec<_> = branches
+            .iter()
+            .map(|branch| {
+                let step = &branch.tip.checkpoint.step;
+                json!({
+                    "id": branch.name,
+                    "name": branch.name,
+                    "tip": step.id,
+                    "number": step.number,
+                    "at": step.at,
+                    "present": branch.present,
+                    "status": "active",
+                })
+            })
+            .collect();
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let now = context.now();
+    for branch in &branches {
+        let mark = if branch.present { "@" } else { " " };
+        output::line(format!(
+            "{} {:<20} {:>8}  {}",
+            paint.good(mark),
+            paint.strong(&branch.name),
+            describe(&branch.tip),
+            paint.dim(branch.tip.checkpoint.step.at.ago(now))
+        ));
+    }
+    DONE
+}
+
+fn compare(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> Answer {
+    let tip = |name: &str| -> Result<StoredCheckpoint, Failure> {
+        workspace.branch_tip(name)?.ok_or_else(|| {
+            let known = workspace.branch_names().unwrap_or_default().join(", ");
+            Failure::new(Kind::Point, format!("there is no branch {name}")).hint(format!("there are {known}"))
+        })
+    };
+    let (one, other) = (tip(a)?, tip(b)?);
+    let (left, right) = (workspace.state_of(&one)?, workspace.state_of(&other)?);
+    let changes = diff::visible(workspace.store(), &left, &right)?;
+    let store = workspace.store();
+    let messages = |state: &State| chain::len(store, state.conversation).map_err(EngineError::from);
+    let shared = chain::shared(store, left.conversation, right.conversation).map_err(EngineError::from)?;
+    let (said_left, said_right) = (messages(&left)?, messages(&right)?);
+    let ancestors = |from: &StoredCheckpoint| workspace.ancestry(from);
+    let (line_a, line_b) = (ancestors(&one)?, ancestors(&other)?);
+    let fork = line_a
+        .iter()
+        .find(|stored| line_b.iter().any(|other| other.checkpoint.step.id == stored.checkpoint.step.id));
+    let since = |line: &[StoredCheckpoint]| {
+        line.iter()
+            .take_while(|stored| fork.is_none_or(|fork| fork.checkpoint.step.id != stored.checkpoint.step.id))
+            .count()
+    };
+    if context.json {
+        let items: Vec<_> = changes.iter().map(super::view::change).collect();
+        output::document(&json!({
+            "a": { "id": a, "tip": one.checkpoint.step.id, "steps_since_fork": since(&line_a), "messages": said_left },
+            "b": { "id": b, "tip": other.checkpoint.step.id, "steps_since_fork": since(&line_b), "messages": said_right },
+            "fork": fork.map(|stored| stored.checkpoint.step.id),
+            "shared_messages": shared,
+            "items": items,
+        }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    match fork {
+        Some(fork) => output::line(format!("{a} and {b} part at {}", paint.strong(describe(fork)))),
+        None => output::line(format!("{a} and {b} have no step in common")),
+    }
+    output::line(format!("  steps since     {:>6} {:>6}", since(&line_a), since(&line_b)));
+    output::line(format!("  messages        {said_left:>6} {said_right:>6}   ({shared} in common)"));
+    let of = |kind: ChangeKind| changes.iter().filter(|change| change.kind() == kind).count();
+    output::line(format!(
+        "  files from {a} to {b}: {} created, {} modified, {} deleted, {} renamed",
+        of(ChangeKind::Created),
+        of(ChangeKind::Modified),
+        of(ChangeKind::Deleted),
+        of(ChangeKind::Renamed)
+    ));
+    for change in changes.iter().take(40) {
+        output::line(format!("    {:<12} {}", paint.change(change), super::view::change_path(change)));
+    }
+    output::say(paint.dim(format!("\"stepback diff branch:{a} branch:{b}\" shows the lines.")));
+    DONE
+}

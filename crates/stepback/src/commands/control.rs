@@ -1,0 +1,362 @@
+//! `stepback breakpoint`, `pause`, `resume`, `step`, `inspect`, `inject`, `deny` and `edit-input`
+
+use serde_json::{Value, json};
+use stepback_engine::Workspace;
+use stepback_engine::control::{Answer as Said, Breakpoint as Stored, Control, On, Stop};
+use stepback_model::conversation;
+use stepback_model::record::Session;
+use stepback_model::state::State;
+
+use super::{Answer, DONE, sessions};
+use crate::args::live::{AddBreakpoint, Breakpoint};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// `breakpoint …`
+pub fn breakpoint(context: &Context, command: &Breakpoint) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace_or_new(&engine)?;
+    let control = workspace.control()?;
+    match command {
+        Breakpoint::Add(add) => {
+            let on = wanted(add)?;
+            let probe = Stored {
+                id: 0,
+                on: on.clone(),
+                condition: add.condition.clone(),
+                enabled: true,
+                hits: 0,
+                from_hit: None,
+                log: false,
+            };
+            probe.check().map_err(|what| {
+                Failure::new(Kind::Usage, format!("the breakpoint cannot be used: {what}"))
+                    .hint("\"stepback breakpoint add --help\" has examples")
+            })?;
+            let id =
+                control.change_breakpoints(|all| all.add(on, add.condition.clone(), add.hits, add.log))?;
+            said(context, json!({ "id": id }), &format!("Breakpoint {id} added: {}.", probe.describe()));
+            output::say_for_people(
+                context.json,
+                &format!("\"stepback breakpoint remove {id}\" takes it away."),
+            );
+            DONE
+        }
+        Breakpoint::List => list(context, &control),
+        Breakpoint::Remove { id } => {
+            let gone = control.change_breakpoints(|all| {
+                let before = all.items.len();
+                all.items.retain(|item| item.id != *id);
+                before != all.items.len()
+            })?;
+            found(gone, *id)?;
+            said(context, json!({ "id": id, "removed": true }), &format!("Breakpoint {id} removed."));
+            DONE
+        }
+        Breakpoint::Enable { id } => switch(context, &control, *id, true),
+        Breakpoint::Disable { id } => switch(context, &control, *id, false),
+        Breakpoint::Clear => {
+            let count = control.change_breakpoints(|all| std::mem::take(&mut all.items).len())?;
+            said(
+                context,
+                json!({ "removed": count }),
+                &format!("{} removed.", output::count(count as u64, "breakpoint")),
+            );
+            DONE
+        }
+    }
+}
+
+fn wanted(add: &AddBreakpoint) -> Result<On, Failure> {
+    let usage = |what: &str| Failure::new(Kind::Usage, what.to_string());
+    let value = || {
+        add.value.clone().ok_or_else(|| {
+            usage(&format!("\"{}\" needs a value", add.kind))
+                .hint("\"stepback breakpoint add --help\" has examples")
+        })
+    };
+    Ok(match add.kind.as_str() {
+        "tool" => On::Tool { name: value()? },
+        "pattern" => On::Pattern { pattern: value()? },
+        "path" => On::Path { glob: value()? },
+        "iteration" => On::Iteration {
+            number: value()?.parse().map_err(|_| usage("an iteration is a number, such as 20"))?,
+        },
+        "cost" => On::Cost {
+            usd: value()?.parse().map_err(|_| usage("a cost is a number of dollars, such as 2.50"))?,
+        },
+        _ => On::Error,
+    })
+}
+
+fn found(found: bool, id: u64) -> Result<(), Failure> {
+    match found {
+        true => Ok(()),
+        false => Err(Failure::new(Kind::Nothing, format!("there is no breakpoint {id}"))
+            .hint("\"stepback breakpoint list\" lists them")),
+    }
+}
+
+fn switch(context: &Context, control: &Control, id: u64, enabled: bool) -> Answer {
+    let there = control.change_breakpoints(|all| {
+        let mut there = false;
+        for item in all.items.iter_mut().filter(|item| item.id == id) {
+            item.enabled = enabled;
+            there = true;
+        }
+        there
+    })?;
+    found(there, id)?;
+    let word = if enabled { "enabled" } else { "disabled" };
+    said(context, json!({ "id": id, "enabled": enabled }), &format!("Breakpoint {id} {word}."));
+    DONE
+}
+
+fn list(context: &Context, control: &Control) -> Answer {
+    let all = control.breakpoints()?;
+    if context.json {
+        output::document(&json!({ "items": all.items.iter().rev().collect::<Vec<_>>() }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    for item in &all.items {
+        let mut marks = Vec::new();
+        if !item.enabled {
+            marks.push("disabled".to_string());
+        }
+        if item.log {
+            marks.push("log only".into());
+        }
+        if let Some(from) = item.from_hit {
+            marks.push(format!("from hit {from} on"));
+        }
+        let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
+        output::line(format!(
+            "{:>4}  {}{}  {}",
+            paint.strong(item.id),
+            item.describe(),
+            paint.note(marks),
+            paint.dim(format!("hit {} times", item.hits))
+        ));
+    }
+    if all.items.is_empty() {
+        output::line("No breakpoints.");
+    }
+    DONE
+}
+
+fn said(context: &Context, document: Value, line: &str) {
+    match context.json {
+        true => output::document(&document),
+        false => output::line(line),
+    }
+}
+
+/// `pause`
+pub fn pause(context: &Context, session: Option<&str>) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let session = session.map(|text| workspace.find_session(text)).transpose()?;
+    workspace.control()?.pause(session.as_ref().map(|session| session.id))?;
+    let who = session.as_ref().map_or_else(|| "Every agent here".into(), sessions::name);
+    said(
+        context,
+        json!({ "paused": session.map(|session| session.id) }),
+        &format!("{who} stops at its next call; \"stepback resume\" lets it go on."),
+    );
+    DONE
+}
+
+/// `resume`, and `step` with `again`
+pub fn resume(context: &Context, session: Option<&str>, again: bool) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let control = workspace.control()?;
+    let stop = stopped(&workspace, &control, session)?;
+    let asked = session.map(|text| workspace.find_session(text)).transpose()?.map(|session| session.id);
+    let unpaused = match (again, &stop) {
+        (true, Some(stop)) => {
+            control.pause(Some(stop.session))?;
+            false
+        }
+        _ => control.unpause(asked)?,
+    };
+    match stop {
+        Some(stop) => {
+            control.answer(&stop, &Said::Resume)?;
+            let line = match again {
+                true => format!("{} makes one call: {}.", stop.agent, stop.tool),
+                false => format!("{} goes on with {}.", stop.agent, stop.tool),
+            };
+            said(context, json!({ "resumed": stop }), &line);
+            DONE
+        }
+        None if unpaused => {
+            control.disarm_if_empty();
+            said(context, json!({ "resumed": null }), "Nobody will be stopped any more.");
+            DONE
+        }
+        None => Err(nobody_waits()),
+    }
+}
+
+/// `deny`
+pub fn deny(context: &Context, session: Option<&str>, reason: Option<&str>) -> Answer {
+    let reason = reason.unwrap_or("The user refused this call.").to_string();
+    answer(context, session, &Said::Deny { reason })
+}
+
+/// `edit-input`
+pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> Answer {
+    let input: Value = serde_json::from_str(text).map_err(|error| {
+        Failure::new(Kind::Usage, format!("the input is not JSON: {error}"))
+            .hint("\"stepback inspect input\" shows the present one")
+    })?;
+    if !input.is_object() {
+        return Err(Failure::new(Kind::Usage, "the input of a call is a JSON object")
+            .hint("\"stepback inspect input\" shows the present one"));
+    }
+    answer(context, session, &Said::Edit { input })
+}
+
+fn answer(context: &Context, session: Option<&str>, answer: &Said) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let control = workspace.control()?;
+    let stop = stopped(&workspace, &control, session)?.ok_or_else(nobody_waits)?;
+    control.answer(&stop, answer)?;
+    let line = match answer {
+        Said::Deny { .. } => format!("{} is told not to run {}.", stop.agent, stop.tool),
+        _ => format!("{} goes on with the new input of {}.", stop.agent, stop.tool),
+    };
+    said(context, json!({ "stop": stop, "answer": answer }), &line);
+    DONE
+}
+
+/// `inject`
+pub fn inject(context: &Context, session: Option<&str>, text: &str) -> Answer {
+    if text.trim().is_empty() {
+        return Err(Failure::new(Kind::Usage, "there is nothing to say"));
+    }
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let session = sessions::pick(&workspace, session)?;
+    workspace.control()?.say(session.id, text)?;
+    said(
+        context,
+        json!({ "session": session.id, "text": text }),
+        &format!("{} hears it with its next call.", sessions::name(&session)),
+    );
+    DONE
+}
+
+/// The agent that waits: of the session asked for, or the one that waits longest.
+fn stopped(
+    workspace: &Workspace<'_>,
+    control: &Control,
+    session: Option<&str>,
+) -> Result<Option<Stop>, Failure> {
+    let session = session.map(|text| workspace.find_session(text)).transpose()?;
+    let stops = control.stops()?;
+    Ok(stops.into_iter().find(|stop| session.as_ref().is_none_or(|session| session.id == stop.session)))
+}
+
+fn nobody_waits() -> Failure {
+    Failure::new(Kind::Nothing, "no agent is stopped here")
+        .hint("\"stepback breakpoint add\" or \"stepback pause\" stops one; \"stepback watch\" shows them")
+}
+
+/// `inspect`
+pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let control = workspace.control()?;
+    let stop = stopped(&workspace, &control, session)?;
+    let session = match &stop {
+        Some(stop) => workspace.store().session(stop.session)?,
+        None => None,
+    };
+    let session = match session {
+        Some(session) => session,
+        None => sessions::pick(&workspace, session_or(session.as_ref(), context))?,
+    };
+    match what {
+        Some("input") => {
+            let stop = stop.ok_or_else(nobody_waits)?;
+            output::document(&stop.input);
+        }
+        Some("conversation") => {
+            let lines = conversation::texts(workspace.store(), session.info.tip)
+                .map_err(stepback_engine::EngineError::from)?;
+            show_conversation(context, &session, &lines);
+        }
+        Some("files") => return super::status::changes_of(context, &workspace, &session),
+        Some("task") => {
+            let task =
+                session.info.slots.task.map(|hash| stepback_model::json::load(workspace.store(), hash));
+            let task = task.transpose().map_err(|error| Failure::new(Kind::Store, error.to_string()))?;
+            output::document(&task.unwrap_or(Value::Null));
+        }
+        Some(_) => {
+            let state = State { conversation: session.info.tip, ..State::default() };
+            output::document(&json!({ "session": session, "stop": stop, "state": state }));
+        }
+        None => show(context, &session, stop.as_ref()),
+    }
+    DONE
+}
+
+fn session_or<'a>(session: Option<&'a Session>, _: &Context) -> Option<&'a str> {
+    session.and_then(|session| session.info.external.as_deref())
+}
+
+fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
+    let agent = stepback_agents::Agent::parse(&session.agent);
+    let messages = agent.map(|agent| stepback_agents::transcript::messages(agent, lines)).unwrap_or_default();
+    if context.json {
+        output::document(&json!({ "items": messages.iter().rev().collect::<Vec<_>>() }));
+        return;
+    }
+    let paint = Paint::stdout();
+    for message in &messages {
+        let text = message.text();
+        if !text.is_empty() {
+            output::line(format!("{} {text}", paint.strong(format!("{:?}:", message.role).to_lowercase())));
+        }
+        for call in message.calls() {
+            output::line(paint.dim(format!("  calls {call}")));
+        }
+    }
+}
+
+fn show(context: &Context, session: &Session, stop: Option<&Stop>) {
+    if context.json {
+        output::document(&json!({ "session": session, "stop": stop }));
+        return;
+    }
+    let paint = Paint::stdout();
+    output::line(format!("Session {}", paint.strong(sessions::name(session))));
+    if let Some(title) = &session.info.title {
+        output::line(format!("  prompt     {title}"));
+    }
+    output::line(format!("  iteration  {}", session.info.iteration));
+    match stop {
+        None => output::line("  running; nothing stops it right now"),
+        Some(stop) => {
+            output::line(format!("  stopped    {}", paint.note(&stop.reason)));
+            output::line(format!("  at step    #{}", stop.step));
+            output::line(format!("  wants      {}", paint.strong(&stop.tool)));
+            let input = serde_json::to_string_pretty(&stop.input).unwrap_or_default();
+            for line in input.lines() {
+                output::line(format!("    {line}"));
+            }
+            output::line(format!("  waits for an answer until {}; then it is refused", stop.until));
+            output::say(
+                paint.dim(
+                    "\"stepback resume\", \"step\", \"deny [REASON]\" or \"edit-input JSON\" answers it.",
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `stepback sessions` and `stepback watch`
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stepback_engine::Workspace;
+use stepback_model::ids::SessionId;
+use stepback_model::record::{Session, StepKind};
+use stepback_model::time::Timestamp;
+use stepback_model::when;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use super::{Answer, DONE, view};
+use crate::args::live::Sessions;
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// How often a watcher looks.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// A session for people: the agent and the beginning of the id.
+pub fn name(session: &Session) -> String {
+    format!("{} {}", session.agent, session.id.short())
+}
+
+/// The session asked for, or the one that did something last.
+pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session, Failure> {
+    match session {
+        Some(text) => Ok(workspace.find_session(text)?),
+        None => workspace.agent_sessions()?.into_iter().next().ok_or_else(|| {
+            Failure::new(Kind::Nothing, "no agent was recorded in this workspace yet").hint(
+                "\"stepback init\" sets up the agents in use; \"stepback run -- AGENT\" records one run",
+            )
+        }),
+    }
+}
+
+/// `sessions`
+pub fn list(context: &Context, arguments: &Sessions) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let since = arguments
+        .since
+        .as_ref()
+        .map(|text| {
+            when::parse(text, context.now(), &jiff::tz::TimeZone::system())
+                .map_err(|error| Failure::new(Kind::Usage, format!("--since {text}: {error}")))
+        })
+        .transpose()?;
+    let mut sessions = workspace.agent_sessions()?;
+    sessions.retain(|session| {
+        arguments.agent.as_ref().is_none_or(|agent| session.agent == *agent)
+            && since.is_none_or(|since| seen(session) >= since)
+            && session.info.external.as_deref() != Some("gaps")
+    });
+    let stops = workspace.control()?.stops()?;
+    let status = |session: &Session| match session.info.ended_at {
+        _ if stops.iter().any(|stop| stop.session == session.id) => "stopped",
+        Some(_) => "ended",
+        None => "active",
+    };
+    if context.json {
+        let items: Vec<Value> = sessions
+            .iter()
+            .map(|session| {
+                let (steps, errors) = counts(&workspace, session.id)?;
+                Ok(json!({
+                    "id": session.id,
+                    "agent": session.agent,
+                    "agent_session": session.info.external,
+                    "started_at": session.started_at,
+                    "seen_at": session.info.seen_at,
+                    "ended_at": session.info.ended_at,
+                    "status": status(session),
+                    "title": session.info.title,
+                    "model": session.info.model,
+                    "directory": session.info.directory,
+                    "transcript": session.info.transcript,
+                    "iterations": session.info.iteration,
+                    "steps": steps,
+                    "errors": errors,
+                    "cost_usd": session.info.cost as f64 / 1e6,
+                    "forked_from": session.info.forked_from,
+                }))
+            })
+            .collect::<Result<_, Failure>>()?;
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let now = context.now();
+    for session in &sessions {
+        let (steps, errors) = counts(&workspace, session.id)?;
+        let errors = if errors > 0 {
+            paint.bad(format!("  {}", output::count(errors, "error")))
+        } else {
+            String::new()
+        };
+        output::line(format!(
+            "{}  {:<8}  {:>12}  {:<7}  {:>10}{errors}  {}",
+            paint.name(session.id.short()),
+            session.agent,
+            paint.dim(seen(session).ago(now)),
+            status(session),
+            output::count(steps, "step"),
+            session.info.title.as_deref().unwrap_or_default()
+        ));
+    }
+    if sessions.is_empty() {
+        output::line("No sessions.");
+        output::say(paint.dim("\"stepback init\" sets up the agents in use."));
+    }
+    DONE
+}
+
+fn seen(session: &Session) -> Timestamp {
+    session.info.seen_at.unwrap_or(session.started_at)
+}
+
+fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), Failure> {
+    let steps = workspace
+        .store()
+        .steps(workspace.record.id, &Query { session: Some(session), ..Query::default() })
+        .map_err(stepback_engine::EngineError::from)?;
+    let failed = steps.iter().filter(|stored| stored.checkpoint.step.facts.failed).count();
+    Ok((steps.len() as u64, failed as u64))
+}
+
+/// Reads the names of kinds.
+pub fn kinds(names: &[String]) -> Result<Vec<StepKind>, Failure> {
+    names
+        .iter()
+        .map(|name| {
+            StepKind::parse(name.trim()).ok_or_else(|| {
+                let known: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
+                Failure::new(Kind::Usage, format!("\"{name}\" is not a kind of step"))
+                    .hint(format!("the kinds are {}", known.join(", ")))
+            })
+        })
+        .collect()
+}
+
+/// `watch`
+pub fn watch(context: &Context, session: Option<&str>, filter: &[String], limit: Option<usize>) -> Answer {
+    let kinds = kinds(filter)?;
+    let engine = context.engine();
+    let workspace = context.workspace_or_new(&engine)?;
+    let session = session.map(|text| workspace.find_session(text)).transpose()?;
+    let newest = |query: Query| -> Result<Vec<StoredCheckpoint>, Failure> {
+        Ok(workspace
+            .store()
+            .steps(workspace.record.id, &query)
+            .map_err(stepback_engine::EngineError::from)?)
+    };
+    let mut last = newest(Query { limit: Some(1), ..Query::default() })?
+        .first()
+        .map_or(0, |stored| stored.checkpoint.step.number);
+    output::say_for_people(context.json, "Watching; Ctrl-C ends it.");
+    let mut shown = 0;
+    let mut announced: Vec<String> = Vec::new();
+    loop {
+        stepback_agents::record::take_in_quietly(&workspace)?;
+        let query = Query {
+            session: session.as_ref().map(|session| session.id),
+            kinds: kinds.clone(),
+            after: Some(last),
+            oldest_first: true,
+            ..Query::default()
+        };
+        for stored in newest(query)? {
+            last = last.max(stored.checkpoint.step.number);
+            show(context, &workspace, &stored)?;
+            shown += 1;
+            if limit.is_some_and(|limit| shown >= limit) {
+                return DONE;
+            }
+        }
+        for stop in workspace.control()?.stops()? {
+            if !announced.contains(&stop.id) {
+                output::say_for_people(
+                    context.json,
+                    &format!("{} is stopped ({}); \"stepback inspect\" shows where", stop.agent, stop.reason),
+                );
+                announced.push(stop.id);
+            }
+        }
+        std::thread::sleep(GLANCE);
+    }
+}
+
+fn show(context: &Context, workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(), Failure> {
+    let step = &stored.checkpoint.step;
+    let session = workspace.store().session(step.session).map_err(stepback_engine::EngineError::from)?;
+    let agent = session.map(|session| session.agent).unwrap_or_default();
+    if context.json {
+        let mut value = view::step(stored);
+        value["agent"] = json!(agent);
+        output::line(value);
+        return Ok(());
+    }
+    let paint = Paint::stdout();
+    let failed = if step.facts.failed { paint.bad("  failed") } else { String::new() };
+    output::line(format!(
+        "{:>6}  {:<8}  {:<14}  {}{failed}",
+        paint.strong(format!("#{}", step.number)),
+        agent,
+        step.kind.as_str(),
+        view::title(stored)
+    ));
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! `stepback hook AGENT`, the way agents call it: many times a minute, with the agent waiting.
+//!
+//! This path is taken before the command line is parsed: building the parser for all commands costs more than recording that a
+//! file was read.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use stepback_agents::Agent;
+use stepback_agents::hook::{Hook, LARGEST};
+use stepback_engine::{Engine, EngineError};
+use stepback_store::embedded::EmbeddedStore;
+use stepback_worktree::rules::Budget;
+
+use crate::context;
+use crate::settings::Settings;
+use crate::system;
+
+/// Runs the hook if that is what the arguments say; `None` for everything else, including a request for help.
+pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
+    let words: Vec<&str> = arguments.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let [_, "hook", agent, rest @ ..] = words.as_slice() else { return None };
+    let mut strict = false;
+    let mut store = None;
+    let mut rest = rest.iter();
+    while let Some(word) = rest.next() {
+        match *word {
+            "--strict" => strict = true,
+            "--store" => store = Some(PathBuf::from(rest.next()?)),
+            _ => return None,
+        }
+    }
+    if agent.starts_with('-') {
+        return None;
+    }
+    let Some(agent) = Agent::parse(agent) else {
+        complain(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
+        return Some(ExitCode::SUCCESS);
+    };
+    let store = store.or_else(|| context::default_store().ok());
+    let Some(store) = store.and_then(|store| std::path::absolute(store).ok()) else {
+        complain("there is no place for a store: set HOME or STEPBACK_HOME");
+        return Some(ExitCode::SUCCESS);
+    };
+    Some(run(agent, strict, &store))
+}
+
+fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
+    let mut payload = Vec::new();
+    // One byte more than is allowed, so that too much can be told from just enough.
+    let read = std::io::stdin().lock().take(LARGEST as u64 + 1).read_to_end(&mut payload);
+    if let Err(error) = read {
+        complain(&format!("cannot read the event: {error}"));
+    }
+    let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let env = system::environment();
+    let settings = Settings::load_or_default(store);
+    let transcript =
+        (agent == Agent::Opencode).then(|| context::agents_home().map(|home| home.opencode_db())).flatten();
+    let hook = Hook {
+        agent,
+        store,
+        directory: &directory,
+        env: &*env,
+        with_engine: &|work| with_engine(store, &*env, work),
+        new_root: &|directory| context::new_root(directory),
+        transcript: transcript.as_deref(),
+        patience: settings.patience(),
+        strict,
+        at_least_every: settings.minutes(),
+        notes: settings.get("notes") != 0,
+    };
+    let outcome = hook.handle(&payload);
+    if let Some(trouble) = outcome.trouble {
+        complain(&trouble);
+    }
+    if let Some(answer) = outcome.answer {
+        // The agent may have gone away; then nobody needs the answer.
+        let _ = writeln!(std::io::stdout(), "{answer}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn with_engine(
+    dir: &Path,
+    env: &dyn stepback_model::env::Env,
+    work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    // Never closed, like everywhere: the process is about to end.
+    let store: &'static EmbeddedStore = Box::leak(Box::new(EmbeddedStore::open(dir)?));
+    let threads = context::threads();
+    let engine = Engine { store, env, budget: Budget::default(), threads, progress: None };
+    work(&engine)
+}
+
+/// For the agent's log: agents show it when a hook misbehaves, and ignore it otherwise.
+fn complain(what: &str) {
+    let _ = writeln!(std::io::stderr(), "stepback: {what}");
+}

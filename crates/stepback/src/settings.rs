@@ -1,0 +1,109 @@
+//! Settings: a few numbers and switches in the store, each with a default that most people never change.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::failure::{Failure, Kind};
+
+const FILE: &str = "settings.json";
+
+/// A setting, what it is by default, and what it means.
+pub struct Known {
+    /// Its name.
+    pub key: &'static str,
+    /// What it is if nobody said otherwise.
+    pub default: i64,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// All settings.
+pub const KNOWN: [Known; 4] = [
+    Known {
+        key: "checkpoint.minutes",
+        default: 10,
+        meaning: "make a checkpoint at the next event after so many minutes without one; 0 never does",
+    },
+    Known {
+        key: "checkpoint.iterations",
+        default: 5,
+        meaning: "make a checkpoint after so many model turns without one; 0 never does",
+    },
+    Known {
+        key: "breakpoint.seconds",
+        default: 3540,
+        meaning: "refuse a call by itself when nobody answered at a breakpoint for so long",
+    },
+    Known {
+        key: "notes",
+        default: 1,
+        meaning: "tell in the agent's own output how to take back what a prompt led to; 0 stays quiet",
+    },
+];
+
+/// What the person set.
+#[derive(Debug, Default)]
+pub struct Settings {
+    path: PathBuf,
+    values: BTreeMap<String, Value>,
+}
+
+impl Settings {
+    /// Reads the settings of a store. A file that cannot be read counts as empty for whoever must not fail.
+    pub fn load_or_default(store: &Path) -> Self {
+        Self::load(store).unwrap_or_default()
+    }
+
+    /// Reads the settings of a store.
+    pub fn load(store: &Path) -> Result<Self, Failure> {
+        let path = store.join(FILE);
+        let values = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                Failure::new(Kind::Store, format!("{} is not valid: {error}", path.display()))
+                    .hint("correct or remove the file; every setting has a default")
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { path, values })
+    }
+
+    /// The value of a setting.
+    pub fn get(&self, key: &str) -> i64 {
+        let set = self.values.get(key).and_then(Value::as_i64);
+        let default = || KNOWN.iter().find(|known| known.key == key).map_or(0, |known| known.default);
+        set.unwrap_or_else(default)
+    }
+
+    /// Whether somebody set it.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.values.contains_key(key)
+    }
+
+    /// Sets a value, or takes it back.
+    pub fn set(&mut self, key: &str, value: Option<i64>) -> Result<(), Failure> {
+        match value {
+            Some(value) => self.values.insert(key.to_string(), value.into()),
+            None => self.values.remove(key),
+        };
+        let text = serde_json::to_string_pretty(&self.values)
+            .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+        let aside = self.path.with_extension("json.new");
+        std::fs::write(&aside, text)?;
+        std::fs::rename(&aside, &self.path)?;
+        Ok(())
+    }
+
+    /// How long a stopped agent waits.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
+    }
+
+    /// Minutes after which a checkpoint is due.
+    pub fn minutes(&self) -> Option<u64> {
+        u64::try_from(self.get("checkpoint.minutes")).ok().filter(|minutes| *minutes > 0)
+    }
+}
