@@ -158,12 +158,12 @@ pub fn plan(source: &Source<'_>, wish: &Wish<'_>) -> Result<Fork, ForkError> {
     {
         return Err(ForkError::BadSession(session.into()));
     }
-    let kept = settled(agent, source.lines, wish.keep);
-    let chain = &source.lines[..kept];
-    if !messages(agent, chain).iter().any(|message| message.is_prompt()) {
+    let mut start = start(source.place, &source.lines[..wish.keep]);
+    let kept = settled(agent, &start.lines, wish.keep);
+    start.lines.truncate(kept);
+    if !messages(agent, &start.lines).iter().any(|message| message.is_prompt()) {
         return Err(ForkError::Nothing(agent));
     }
-    let start = start(source.place, chain);
     let mut fork = match agent {
         Agent::Claude => claude::plan(source, wish, &start),
         Agent::Codex => codex::plan(source, wish, &start),
