@@ -173,7 +173,8 @@ pub fn plan(source: &Source<'_>, wish: &Wish<'_>) -> Result<Fork, ForkError> {
     fork.kept = kept;
     let lost = start.lines.iter().filter(|line| left_out(line)).count();
     let notes = [
-        (kept < wish.keep).then(|| "a call had no result yet, so it goes on from before the call".to_owned()),
+        (kept < wish.keep)
+            .then(|| "an answer or a call was not complete there, so it goes on from before it".to_owned()),
         (lost > 0)
             .then(|| format!("{lost} very long line(s) of the conversation were not kept and are missing")),
         fork.note.take(),

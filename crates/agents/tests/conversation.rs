@@ -1,4 +1,5 @@
 //! Transcripts: reading them as they grow, understanding them, cutting them, finding them, importing them.
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod sample;
 

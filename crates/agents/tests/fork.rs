@@ -1,4 +1,5 @@
 //! Forks: what is planned for each agent, and that carrying it out touches nothing that exists.
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod sample;
 
@@ -107,7 +108,7 @@ fn a_call_without_result_is_cut_off() {
     let bench = Bench::new(Agent::Claude);
     let fork = bench.plan(8, "/work/app", Mode::Interactive).unwrap();
     assert_eq!(fork.kept, 3);
-    assert!(fork.note.unwrap().contains("from before the call"));
+    assert!(fork.note.unwrap().contains("goes on from before it"));
     assert!(matches!(bench.plan(1, "/work/app", Mode::Interactive), Err(ForkError::Nothing(Agent::Claude))));
     assert!(matches!(bench.plan(99, "/work/app", Mode::Interactive), Err(ForkError::TooShort { .. })));
 }
