@@ -137,6 +137,26 @@ fn the_blocks_of_an_answer_are_one_message() {
 }
 
 #[test]
+fn what_claude_code_invents_is_no_answer() {
+    let user = |meta: bool, text: &str| {
+        json!({"type": "user", "uuid": text, "isMeta": meta, "message": {"role": "user", "content": text}})
+            .to_string()
+    };
+    let lines = [
+        user(false, "go"),
+        user(false, "<command-name>/compact</command-name>\n<command-args>now</command-args>"),
+        user(true, "Continue from where you left off."),
+        json!({"type": "assistant", "message": {"id": "i", "model": "<synthetic>", "content": "No response requested."}})
+            .to_string(),
+        user(false, "on"),
+    ];
+    let all = transcript::messages(Agent::Claude, &lines);
+    assert_eq!(roles(&all), [Role::User, Role::User, Role::System, Role::System, Role::User]);
+    assert_eq!(all[1].text(), "/compact now");
+    assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 2), Some(2));
+}
+
+#[test]
 fn an_answer_of_codex_ends_where_its_outputs_begin() {
     use Role::{Assistant, System, Tool, User};
     let all = transcript::messages(Agent::Codex, &codex_lines());

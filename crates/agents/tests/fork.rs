@@ -162,6 +162,7 @@ fn gemini_resumes_where_it_knows_the_directory() {
     assert!(!text.contains(SESSION) && text.contains(NEW));
     let fork = bench.plan(7, "/work/other", Mode::Interactive).unwrap();
     assert_eq!(fork.command, ["gemini", "--session-file", path.to_str().unwrap()]);
+    assert!(fork.note.unwrap().contains("another id"));
     fs::create_dir_all(bench.home.gemini.join("tmp/other")).unwrap();
     fs::write(bench.home.gemini.join("tmp/other/.project_root"), "/work/other\n").unwrap();
     let fork = bench.plan(7, "/work/other", Mode::Interactive).unwrap();
