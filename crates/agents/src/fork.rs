@@ -158,12 +158,12 @@ pub fn plan(source: &Source<'_>, wish: &Wish<'_>) -> Result<Fork, ForkError> {
     {
         return Err(ForkError::BadSession(session.into()));
     }
-    let kept = settled(agent, source.lines, wish.keep);
-    let chain = &source.lines[..kept];
-    if !messages(agent, chain).iter().any(|message| message.is_prompt()) {
+    let mut start = start(source.place, &source.lines[..wish.keep]);
+    let kept = settled(agent, &start.lines, wish.keep);
+    start.lines.truncate(kept);
+    if !messages(agent, &start.lines).iter().any(|message| message.is_prompt()) {
         return Err(ForkError::Nothing(agent));
     }
-    let start = start(source.place, chain);
     let mut fork = match agent {
         Agent::Claude => claude::plan(source, wish, &start),
         Agent::Codex => codex::plan(source, wish, &start),
@@ -173,7 +173,8 @@ pub fn plan(source: &Source<'_>, wish: &Wish<'_>) -> Result<Fork, ForkError> {
     fork.kept = kept;
     let lost = start.lines.iter().filter(|line| left_out(line)).count();
     let notes = [
-        (kept < wish.keep).then(|| "a call had no result yet, so it goes on from before the call".to_owned()),
+        (kept < wish.keep)
+            .then(|| "an answer or a call was not complete there, so it goes on from before it".to_owned()),
         (lost > 0)
             .then(|| format!("{lost} very long line(s) of the conversation were not kept and are missing")),
         fork.note.take(),

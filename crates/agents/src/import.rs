@@ -77,8 +77,12 @@ impl<'a> Import<'a> {
         match message.role {
             Role::User => {
                 let text = message.text();
-                let mut event = self.event(StepKind::UserInput, message.at, key.clone());
-                event.summary = clip(&format!("prompt: {text}"), SUMMARY);
+                let (kind, word) = match message.worker {
+                    None => (StepKind::UserInput, "prompt"),
+                    Some(_) => (StepKind::AgentStep, "sub-agent began"),
+                };
+                let mut event = self.event(kind, message.at, key.clone());
+                event.summary = clip(&format!("{word}: {text}"), SUMMARY);
                 event.input = Some(text.into());
                 self.out.push(event);
             }

@@ -15,14 +15,18 @@ pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Fork 
     let file = path.to_string_lossy().into_owned();
     let writes = vec![Write { path, bytes: rewrite::file(lines) }];
     // A directory it does not know yet has no chats to be found among, but a file can be named from anywhere.
-    let mut command = match chats {
-        Some(_) => words(["gemini", "--resume", &session]),
-        None => words(["gemini", "--session-file", &file]),
+    let (mut command, note) = match chats {
+        Some(_) => (words(["gemini", "--resume", &session]), None),
+        None => {
+            let note =
+                "Gemini CLI does not know this directory yet and will give the conversation another id";
+            (words(["gemini", "--session-file", &file]), Some(note.to_owned()))
+        }
     };
     if let Mode::Prompt(prompt) = wish.mode {
         command.push(format!("--prompt={prompt}"));
     }
-    Fork { session, kept: 0, writes, prepare: None, command, cwd: wish.cwd.into(), note: None }
+    Fork { session, kept: 0, writes, prepare: None, command, cwd: wish.cwd.into(), note }
 }
 
 /// Where Gemini CLI looks for the chats of a directory, if it knows that directory.

@@ -36,7 +36,18 @@ fn base36(mut number: u32) -> String {
 
 /// Whether a line comes right before a prompt and belongs to it.
 pub(super) fn leads_prompt(line: &Value) -> bool {
-    text(line, "type") == Some("queue-operation")
+    match text(line, "type") {
+        Some("queue-operation") => true,
+        // What it adds itself when a conversation goes on that ended in the middle of a turn.
+        Some("user") => flag(line, "isMeta"),
+        Some("assistant") => line.get("message").is_some_and(invented),
+        _ => false,
+    }
+}
+
+/// Whether an answer was made by Claude Code itself, not by a model.
+fn invented(body: &Value) -> bool {
+    text(body, "model") == Some("<synthetic>")
 }
 
 pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
@@ -72,6 +83,11 @@ fn answer(out: &mut Vec<Message>, at: usize, line: &Value) {
         let text = message.text();
         message.role = Role::System;
         message.parts = vec![Part::Failure { text }];
+        out.push(message);
+        return;
+    }
+    if invented(body) {
+        message.role = Role::System;
         out.push(message);
         return;
     }
@@ -125,6 +141,9 @@ fn said(at: usize, line: &Value) -> Option<Message> {
     let mut message = begin(Role::User, at, line);
     message.parts = blocks(line.get("message")?, line);
     let text = message.text();
+    if let Some(command) = command(&text) {
+        message.parts = vec![Part::Text { text: command }];
+    }
     if message.results().next().is_some() {
         message.role = Role::Tool;
     } else if flag(line, "isCompactSummary")
@@ -135,6 +154,17 @@ fn said(at: usize, line: &Value) -> Option<Message> {
         message.role = Role::System;
     }
     Some(message)
+}
+
+/// A slash command as it was typed.
+fn command(text: &str) -> Option<String> {
+    let inside = |tag: &str| {
+        let rest = &text[text.find(&format!("<{tag}>"))? + tag.len() + 2..];
+        Some(rest[..rest.find(&format!("</{tag}>"))?].trim())
+    };
+    let starts = text.starts_with("<command-name>") || text.starts_with("<command-message>");
+    let name = inside("command-name").filter(|_| starts)?;
+    Some(format!("{name} {}", inside("command-args").unwrap_or_default()).trim_end().to_owned())
 }
 
 fn notice(at: usize, line: &Value) -> Option<Message> {

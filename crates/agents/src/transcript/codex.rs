@@ -206,7 +206,7 @@ fn begin(role: Role, at: usize, line: &Value, payload: &Value) -> Message {
     let mut message = Message::new(role, at);
     message.id = owned(payload, "id");
     message.record = line.get("ordinal").and_then(Value::as_u64).map(|ordinal| format!("line-{ordinal}"));
-    message.record = message.id.clone().or(message.record);
+    message.record = message.record.or_else(|| message.id.clone());
     message.at = moment(line, "timestamp");
     message
 }

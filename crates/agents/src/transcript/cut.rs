@@ -36,10 +36,17 @@ fn leads_prompt(agent: Agent, line: &str) -> bool {
     serde_json::from_str(line).is_ok_and(|line| leads(&line))
 }
 
-/// The same cut or an earlier one, such that no call at the end is left without its result: an agent that resumes there
-/// would have to invent one.
+/// The same cut or an earlier one, such that no answer is cut in two and no call at the end is left without its result: an
+/// agent that resumes there would have to invent one.
 pub fn settled<S: AsRef<str>>(agent: Agent, lines: &[S], keep: usize) -> usize {
     let mut keep = keep.min(lines.len());
+    let all = messages(agent, lines);
+    let main = all.iter().filter(|message| message.role == Role::Assistant && message.worker.is_none());
+    if let Some(torn) =
+        main.map(|message| &message.lines).find(|lines| lines.start < keep && keep < lines.end)
+    {
+        keep = torn.start;
+    }
     while let Some(start) = dangling(&messages(agent, &lines[..keep])).filter(|start| *start < keep) {
         keep = start;
     }
@@ -48,9 +55,10 @@ pub fn settled<S: AsRef<str>>(agent: Agent, lines: &[S], keep: usize) -> usize {
 
 /// Where the last answer begins, if it waits for a result.
 fn dangling(all: &[Message]) -> Option<usize> {
-    let main = || all.iter().filter(|message| message.worker.is_none());
-    let last = main().rfind(|message| matches!(message.role, Role::Assistant | Role::User))?;
-    let results: HashSet<&str> = main().flat_map(Message::results).collect();
+    let main: Vec<&Message> = all.iter().filter(|message| message.worker.is_none()).collect();
+    let at = main.iter().rposition(|message| matches!(message.role, Role::Assistant | Role::User))?;
+    let last = main[at];
+    let results: HashSet<&str> = main[at..].iter().flat_map(|message| message.results()).collect();
     let waits = last.role == Role::Assistant && last.calls().any(|id| !results.contains(id));
     waits.then_some(last.lines.start)
 }
