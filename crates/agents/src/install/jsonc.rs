@@ -10,10 +10,10 @@
 //! a line of its own with *no* new line before the closing bracket (or with a blank one, if a line break was there), while
 //! one made by us has it the usual way, or is on one line altogether. [`Document::remove`] reads these signs again.
 
-use super::parse::{self, Node, Shape};
-use super::value::Value;
+use super::parse;
+pub use super::value::Value;
 
-pub use super::parse::{Position, SyntaxError};
+pub use super::parse::{Member, Node, Position, Shape, SyntaxError};
 
 /// One step of a path into a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
