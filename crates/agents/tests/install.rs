@@ -361,3 +361,19 @@ fn codex_users_are_sent_to_review() {
     let plan = World::new().plan(Agent::Codex, User, Install).unwrap();
     assert!(plan.follow_up[0].contains("/hooks"));
 }
+
+#[test]
+fn hooks_that_would_run_twice_are_pointed_out() {
+    for (agent, same_text, strict, expected) in [
+        (Agent::Codex, true, false, true),
+        (Agent::Claude, true, false, false),
+        (Agent::Claude, false, true, true),
+        (Agent::Gemini, true, false, false),
+    ] {
+        let world = World::new();
+        world.go(agent, User, Install);
+        let plan = plan(agent, Project, &world.place, Path::new(BINARY), strict, Install).unwrap();
+        let found = plan.follow_up.iter().any(|note| note.contains("runs both"));
+        assert_eq!(found, expected, "{agent}, same text: {same_text}");
+    }
+}

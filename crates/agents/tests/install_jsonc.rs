@@ -194,3 +194,108 @@ fn comments_and_trailing_commas_are_pointed_out() {
     let clean = document("{\"a\": \"// no, ]\"}");
     assert!(clean.first_comment().is_none() && clean.first_trailing_comma().is_none());
 }
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+
+    fn blank(&mut self) -> &'static str {
+        ["", "", " ", "\n", "\n  ", "\r\n\t", " // c, ]\n", "/* { */", "\n\n", "\n  // \"x\"\n  "]
+            [self.roll(10)]
+    }
+
+    fn value(&mut self, depth: usize) -> String {
+        let kind = self.roll(if depth == 0 { 2 } else { 4 });
+        if kind < 2 {
+            return ["1", "\"t\\\"e, // x\"", "null", "-2.5e3"][self.roll(4)].to_owned();
+        }
+        self.container(depth, kind == 2)
+    }
+
+    fn container(&mut self, depth: usize, object: bool) -> String {
+        let mut text = String::from(if object { "{" } else { "[" });
+        let count = self.roll(4);
+        for index in 0..count {
+            text.push_str(self.blank());
+            if object {
+                text.push_str(&format!("\"k{index}\"{}:{}", self.blank(), self.blank()));
+            }
+            text.push_str(&self.value(depth - 1));
+            text.push_str(self.blank());
+            if index + 1 < count || self.roll(4) == 0 {
+                text.push(',');
+            }
+        }
+        text.push_str(self.blank());
+        text.push(if object { '}' } else { ']' });
+        text
+    }
+}
+
+/// All paths to containers below `path`.
+fn containers(document: &Document, path: &[Step], found: &mut Vec<(Vec<Step>, bool)>) {
+    let node = document.get(path).unwrap();
+    let steps: Vec<Step> = match (node.members(), node.elements()) {
+        (Some(members), _) => members.iter().map(|member| Step::from(member.name.as_str())).collect(),
+        (_, Some(elements)) => (0..elements.len()).map(Step::from).collect(),
+        _ => return,
+    };
+    found.push((path.to_vec(), node.members().is_some()));
+    for step in steps {
+        let mut path = path.to_vec();
+        path.push(step);
+        containers(document, &path, found);
+    }
+}
+
+#[test]
+fn whatever_the_file_looks_like_it_comes_back() {
+    let mut dice = Dice(7);
+    for _ in 0..3000 {
+        let text = format!("{}{}{}", dice.blank(), dice.container(3, true), dice.blank());
+        let original = document(&text);
+        let mut found = Vec::new();
+        containers(&original, &[], &mut found);
+        for (path, is_object) in found {
+            let mut edited = original.clone();
+            let last = if is_object {
+                edited.insert_member(&path, "new", &group()).unwrap();
+                Step::from("new")
+            } else {
+                edited.append(&path, &group()).unwrap();
+                Step::from(edited.get(&path).unwrap().elements().unwrap().len() - 1)
+            };
+            let mut entry = path.clone();
+            entry.push(last);
+            assert!(edited.get(&entry).is_some(), "{text:?} at {path:?} became {:?}", edited.text());
+            let rest = edited.remove(&entry).unwrap();
+            assert_eq!(edited.text(), text, "at {path:?}");
+            assert_ne!(rest, Rest::EmptyAndOurs, "{text:?} at {path:?}");
+        }
+    }
+}
+
+#[test]
+fn removing_any_entry_leaves_json_with_the_others() {
+    let mut dice = Dice(11);
+    for _ in 0..3000 {
+        let text = dice.container(2, false);
+        let original = document(&text);
+        let count = original.root().elements().unwrap().len();
+        for index in 0..count {
+            let mut edited = original.clone();
+            edited.remove(&[Step::from(index)]).unwrap();
+            let left: Vec<_> =
+                edited.root().elements().unwrap().iter().map(|n| &edited.text()[n.span.clone()]).collect();
+            let mut expected: Vec<_> =
+                original.root().elements().unwrap().iter().map(|n| &text[n.span.clone()]).collect();
+            expected.remove(index);
+            assert_eq!(left, expected, "{text:?} without {index}");
+        }
+    }
+}
