@@ -336,7 +336,7 @@ fn agents_are_found_by_their_folders_and_their_programs() {
     let world = World::new();
     let bin = world.place.home.join("bin");
     fs::create_dir(&bin).unwrap();
-    assert_eq!(detect(&world.place, &[bin.clone()]), []);
+    assert_eq!(detect(&world.place, std::slice::from_ref(&bin)), []);
     fs::create_dir(world.place.workspace.join(".gemini")).unwrap();
     fs::create_dir(world.place.home.join(".claude")).unwrap();
     fs::write(bin.join("codex"), "").unwrap();

@@ -126,3 +126,23 @@ fn opencode_gets_the_plugin_beside_those_it_is_given() {
     let plan = run(dir.path(), "opencode run x", &given);
     assert_eq!(plan.env[0].1, "{\"model\":\"m\",\"plugin\":[\"other\",\"file:///run/one/stepback.js\"]}");
 }
+
+#[test]
+fn the_address_of_the_plugin_is_escaped() {
+    let argv = words("opencode");
+    let place = Place::usual(Path::new("/h"), Path::new("/w"));
+    let run = Run {
+        argv: &argv,
+        cwd: Path::new("/w"),
+        environment: &[],
+        place: &place,
+        binary: Path::new("/bin/stepback"),
+        strict: true,
+        temp_dir: Path::new("/a b/ü"),
+    };
+    let plan = run_command(Agent::Opencode, &run).unwrap();
+    assert_eq!(plan.env[0].1, "{\"plugin\":[\"file:///a%20b/%C3%BC/stepback.js\"]}");
+    let plugin = String::from_utf8(plan.files[0].1.clone()).unwrap();
+    assert!(plugin.contains("const ARGS = [\"hook\", \"opencode\", \"--strict\"];"));
+    assert!(plugin.contains("const STRICT = true;"));
+}
