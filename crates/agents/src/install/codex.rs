@@ -55,8 +55,8 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
 
 pub(super) fn follow_up(scope: Scope) -> Vec<String> {
     let mut notes = vec![
-        "Codex runs no hook before you have reviewed it, and says nothing when it skips one. Start `codex` in this folder and \
-         approve the hooks it shows, or type /hooks there; until then neither `codex` nor `codex exec` is recorded."
+        "Codex runs no hook before you have reviewed it. It asks when you start `codex` here the next time (\"Hooks need \
+         review\"; later: /hooks). Until then it skips them without a word, and so does `codex exec`, which never asks."
             .to_owned(),
     ];
     if scope == Scope::Project {
