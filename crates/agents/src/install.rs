@@ -19,7 +19,6 @@ mod run;
 mod value;
 mod write;
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -185,8 +184,7 @@ struct Hook<'a> {
 
 impl<'a> Hook<'a> {
     fn new(agent: Agent, binary: &'a Path, strict: bool) -> Result<Self, InstallError> {
-        let text =
-            binary.to_str().filter(|_| binary.is_absolute() && binary.file_name() != Some(OsStr::new("")));
+        let text = binary.to_str().filter(|_| binary.is_absolute());
         let Some(binary) = text else { return Err(InstallError::Binary(binary.to_owned())) };
         Ok(Self { agent, binary, strict })
     }

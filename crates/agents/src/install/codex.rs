@@ -55,8 +55,8 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
 
 pub(super) fn follow_up(scope: Scope) -> Vec<String> {
     let mut notes = vec![
-        "Codex runs no hook before you have reviewed it, and says nothing when it skips one. Start `codex` in this folder and \
-         approve the hooks it shows, or type /hooks there; until then neither `codex` nor `codex exec` is recorded."
+        "Codex runs no hook before you have reviewed it. It asks when you start `codex` here the next time (\"Hooks need \
+         review\"; later: /hooks). Until then it skips them without a word, and so does `codex exec`, which never asks."
             .to_owned(),
     ];
     if scope == Scope::Project {
@@ -139,12 +139,12 @@ mod tests {
     fn the_hash_is_the_one_codex_lists() {
         // As codex 0.166.0 lists them (app-server, `hooks/list`).
         assert_eq!(
-            trusted_hash("pre_tool_use", "/tmp/install-lab/hook.sh hook flag", 60),
-            "sha256:ea548ed6958513525b51f307646d6e5bd8532d89448c347c1a334dbac3e8a2d3"
+            trusted_hash("pre_tool_use", "/usr/bin/stepback hook codex", 3600),
+            "sha256:9a51bca883a56c85c43d61e5c57e11367a35149d357c130539656cba36c34726"
         );
         assert_eq!(
-            trusted_hash("session_end", "/tmp/install-lab/hook.sh hook flag", 3),
-            "sha256:d0b0ff3c9c8fcc2144ad340457f8c2289433901eec1872ad718ca26af4d4accb"
+            trusted_hash("session_end", "'/a b/stepback' hook codex --strict", 3),
+            "sha256:e49a83ef7276336597065c65668c4e48b9a6eacc43066a7f5b33e687a80f53e4"
         );
     }
 }

@@ -10,10 +10,10 @@
 //! a line of its own with *no* new line before the closing bracket (or with a blank one, if a line break was there), while
 //! one made by us has it the usual way, or is on one line altogether. [`Document::remove`] reads these signs again.
 
-use super::parse::{self, Node, Shape};
-use super::value::Value;
+use super::parse;
+pub use super::value::Value;
 
-pub use super::parse::{Position, SyntaxError};
+pub use super::parse::{Member, Node, Position, Shape, SyntaxError};
 
 /// One step of a path into a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -134,7 +134,9 @@ impl Document {
         let before = index.checked_sub(1).map_or(open, |above| entries[above].end);
         let behind = comma.map_or(entry.end, |at| at + 1);
         // A line comment above must not swallow what now comes after it.
-        let lead = if self.text[before..bare].contains("//") && !self.text[behind..].starts_with(BREAK) {
+        let lead = if parse::ends_in_line_comment(&self.text[before..bare])
+            && !self.text[behind..].starts_with(BREAK)
+        {
             entry.start
         } else {
             bare
@@ -172,7 +174,8 @@ impl Document {
         // After the last thing in the container, be it the value, its comma or a comment.
         let at = self.text[..close].trim_end_matches(WHITE).len();
         let comma = self.comma_after(last.end, close);
-        let one_line = !self.text[open..last.start].contains('\n') && !self.text[last.end..at].contains("//");
+        let one_line = !self.text[open..last.start].contains('\n')
+            && !parse::ends_in_line_comment(&self.text[last.end..at]);
         let mut new = String::new();
         if one_line {
             new.push_str(if self.spaced() { " " } else { "" });

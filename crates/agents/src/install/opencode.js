@@ -83,7 +83,7 @@ export const Stepback = async ({ directory, worktree }) => {
           tool_use_id: input.callID,
           tool_response: { title: output?.title, output: output?.output, metadata: output?.metadata },
         }),
-      );
+      ).catch(() => ({})); // The tool has run: to fail now would only lose its result.
       if (!output) return;
       if (typeof answer.output === "string") output.output = answer.output;
       if (typeof answer.context === "string") output.output = `${output.output ?? ""}\n\n${answer.context}`;

@@ -170,6 +170,23 @@ pub(super) fn skip_blank(text: &str, from: usize) -> Option<usize> {
     reader.blank().ok().map(|()| reader.at)
 }
 
+/// Whether `between`, the text between two entries or brackets, ends inside a line comment.
+pub(super) fn ends_in_line_comment(between: &str) -> bool {
+    let mut rest = between;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        let end = match rest.get(..2) {
+            Some("//") => rest.find('\n'),
+            Some("/*") => rest[2..].find("*/").map(|at| at + 4),
+            _ => return false,
+        };
+        match end {
+            Some(end) => rest = &rest[end..],
+            None => return true,
+        }
+    }
+}
+
 struct Reader<'a> {
     text: &'a str,
     at: usize,

@@ -47,12 +47,7 @@ pub fn plan(
     direction: Direction,
 ) -> Result<Plan, InstallError> {
     let hook = Hook::new(agent, binary, strict)?;
-    let file = match agent {
-        Agent::Claude => claude::file(scope, place),
-        Agent::Codex => codex::file(scope, place),
-        Agent::Gemini => gemini::file(scope, place),
-        Agent::Opencode => opencode::file(scope, place),
-    };
+    let file = file(agent, scope, place);
     let (target, before) = resolve(&file)?;
     let shown = place.show(&file);
     let mut plan = Plan {
@@ -76,6 +71,7 @@ pub fn plan(
                 Agent::Gemini | Agent::Opencode => gemini::follow_up(scope),
             };
             plan.follow_up.extend(switched_off(&plan));
+            plan.follow_up.extend(elsewhere(&hook, scope, place, Ours { agent, binary }));
         }
         (_, Direction::Uninstall) => uninstall_hooks(&mut plan, Ours { agent, binary }, &shown)?,
     }
@@ -85,6 +81,15 @@ pub fn plan(
         plan.dirs.clear();
     }
     Ok(plan)
+}
+
+fn file(agent: Agent, scope: Scope, place: &Place) -> PathBuf {
+    match agent {
+        Agent::Claude => claude::file(scope, place),
+        Agent::Codex => codex::file(scope, place),
+        Agent::Gemini => gemini::file(scope, place),
+        Agent::Opencode => opencode::file(scope, place),
+    }
 }
 
 /// The handlers of the agents that keep hooks in their settings.
@@ -119,7 +124,7 @@ fn install_hooks(
     let counts;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         let whole = super::value::Value::Object(vec![("hooks", hooks::all(wanted))]).pretty("\n", "  ", "");
-        // An empty file that was there stays to be told from one that we made: see `is_made`.
+        // An empty file that was there stays to be told from one that we made: see `uninstall_hooks`.
         let end = if plan.before.is_none() || text == "\n" { "\n" } else { "" };
         plan.after = Some(format!("{whole}{end}{text}").into_bytes());
         counts = Counts { added: wanted.len(), ..Counts::default() };
@@ -210,6 +215,24 @@ fn switched_off(plan: &Plan) -> Option<String> {
     };
     off.then(|| {
         format!("Hooks are switched off in this file ({setting}); ours run only when they are switched on.")
+    })
+}
+
+/// A note if ours stand in the other scope's file too and the agent would run both. Claude Code and Gemini CLI run hooks of
+/// the same text once.
+fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &Place, ours: Ours<'_>) -> Option<String> {
+    let other = match scope {
+        Scope::Project => Scope::User,
+        Scope::User => Scope::Project,
+    };
+    let other = file(hook.agent, other, place);
+    let mut document = Document::parse(std::fs::read_to_string(&other).ok()?).ok()?;
+    let once = hook.agent != Agent::Codex
+        && hooks::install(&mut document, &wanted(hook), ours).is_ok_and(|counts| counts.updated == 0);
+    let doubled = !once && !ours.places(&document).is_empty();
+    doubled.then(|| {
+        let (other, agent) = (place.show(&other), hook.agent.title());
+        format!("{other} holds hooks of stepback as well, and {agent} runs both: uninstall one of them.")
     })
 }
 

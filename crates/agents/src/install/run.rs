@@ -76,7 +76,7 @@ pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError>
         }
         Agent::Opencode => {
             let file = run.temp_dir.join(opencode::NAME);
-            let url = format!("file://{}", file.display());
+            let url = file_url(&file);
             out.files.push((file, opencode::plugin(&hook).into_bytes()));
             out.env.push((OPENCODE.to_owned(), opencode_config(run, &url)?));
         }
@@ -139,6 +139,19 @@ fn settings_option(argv: &[OsString], first: usize) -> Option<(usize, bool, OsSt
         at += 1;
     }
     found
+}
+
+/// The address of a file, with everything but plain letters, digits and marks escaped.
+fn file_url(file: &Path) -> String {
+    let mut url = String::from("file://");
+    for &byte in file.as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    url
 }
 
 /// opencode adds up the plugins of all its configurations; the one in the environment is one of them.

@@ -43,21 +43,33 @@ pub fn carry_out(plan: &Plan) -> Result<Done, InstallError> {
             Ok(Done::Removed)
         }
         Some(after) => {
-            for dir in &plan.dirs {
-                match stepback_faults::point().and_then(|()| fs::create_dir(dir)) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(InstallError::Io { file: dir.clone(), source: error });
-                    }
-                    _ => {}
-                }
-            }
             if now.is_some() {
                 writable(&target)?;
             }
-            put(&target, after).map_err(InstallError::io(&target))?;
+            let mut made = Vec::new();
+            let written = make_dirs(&plan.dirs, &mut made)
+                .and_then(|()| put(&target, after).map_err(InstallError::io(&target)));
+            if written.is_err() {
+                for dir in made.into_iter().rev() {
+                    let _ = fs::remove_dir(dir);
+                }
+            }
+            written?;
             Ok(if now.is_some() { Done::Changed } else { Done::Made })
         }
     }
+}
+
+/// Makes the folders that are missing, and says which.
+fn make_dirs<'a>(dirs: &'a [PathBuf], made: &mut Vec<&'a Path>) -> Result<(), InstallError> {
+    for dir in dirs {
+        match stepback_faults::point().and_then(|()| fs::create_dir(dir)) {
+            Ok(()) => made.push(dir),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(InstallError::Io { file: dir.clone(), source: error }),
+        }
+    }
+    Ok(())
 }
 
 /// The way back from a plan that was carried out, if the file still is as it was left: to the very bytes of before.
@@ -126,7 +138,9 @@ fn put(target: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn write_new(temporary: &Path, like: &Path, bytes: &[u8]) -> io::Result<()> {
     stepback_faults::point()?;
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).open(temporary)?;
+    // One that a process of the same number left behind when it was killed.
+    let _ = fs::remove_file(temporary);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(temporary)?;
     file.write_all(bytes)?;
     if let Ok(metadata) = fs::metadata(like) {
         file.set_permissions(metadata.permissions())?;
