@@ -1,1 +1,68 @@
 //! Secrets are taken out of text before it is hashed or stored.
+//!
+//! The text is what coding agents produce: hook payloads, transcripts, the bodies of calls to a model.
+//! A hook has about a millisecond, so the scanner is made by hand: constant tables, one pass, no set-up, and
+//! time that grows with the length of the text whatever is in it.
+//!
+//! Three things give a secret away, and each has its modules:
+//!
+//! - its own shape: a vendor's prefix, the parts of a JWT, the frame of a private key;
+//! - the name in front of it: `DB_PASSWORD=`, `"apiKey":`, `Authorization:`, `--password`;
+//! - its randomness, when it stands alone and nothing says that it is a digest or an identifier.
+//!
+//! A secret becomes `[redacted:KIND]`; what is around it stays, so that the text can still be read.
+
+mod class;
+mod code;
+mod entropy;
+mod examine;
+mod flags;
+mod headers;
+mod json;
+mod names;
+mod pairs;
+mod pem;
+mod prefixes;
+mod scan;
+mod shapes;
+mod stream;
+mod table;
+mod url;
+mod values;
+mod vendors;
+mod view;
+
+use std::borrow::Cow;
+
+pub use json::redact_value;
+pub use stream::Stream;
+
+/// Replaces every secret in `text` by `[redacted:KIND]`.
+///
+/// The text is borrowed if there is none. Doing it again changes nothing.
+///
+/// ```
+/// use stepback_redact::redact;
+/// assert_eq!(redact("DB_PASSWORD=hunter2 make"), "DB_PASSWORD=[redacted:database-password] make");
+/// assert_eq!(redact("let token = parser.next();"), "let token = parser.next();");
+/// ```
+pub fn redact(text: &str) -> Cow<'_, str> {
+    redact_counting(text).0
+}
+
+/// As [`redact`], with the number of secrets replaced.
+pub(crate) fn redact_counting(text: &str) -> (Cow<'_, str>, usize) {
+    let mut scanner = scan::Scanner::new();
+    let mut out = scan::Output::default();
+    scanner.scan(text.as_bytes(), true, &mut out);
+    if out.replaced == 0 {
+        return (Cow::Borrowed(text), 0);
+    }
+    out.copy_to(text.as_bytes(), text.len());
+    let replaced = out.replaced;
+    // Replacements begin and end next to ASCII bytes, so the result is UTF-8; if that were ever wrong,
+    // a replaced character is better than a panic in somebody's hook.
+    let text = String::from_utf8(out.bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    (Cow::Owned(text), replaced)
+}

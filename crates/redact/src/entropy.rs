@@ -1,0 +1,187 @@
+//! Tokens that nothing but their randomness gives away.
+//!
+//! This is the rule that could do harm: digests, identifiers, encoded pictures and lock files are random
+//! too. So it asks for letters of both cases and digits in a steady change, for a length that keys have,
+//! for a place of its own between blanks or quotes, and for a name in front, if there is one, that does not
+//! explain it.
+
+use crate::class::{self, ALNUM, CLASS, DIGIT, LOWER, PLUS_SLASH, UPPER, WORD};
+use crate::values::is_placeholder;
+use crate::view::{Found, View};
+
+const SHORTEST: usize = 32;
+const LONGEST: usize = 100;
+
+/// Names, or parts of them, of things that are random and no secret.
+const EXPLAINS: &[&str] = &[
+    "id",
+    "hash",
+    "digest",
+    "sum",
+    "sha",
+    "integrity",
+    "nonce",
+    "etag",
+    "cursor",
+    "uuid",
+    "sig",
+    "finger",
+    "pub",
+    "cert",
+    "version",
+    "commit",
+    "rev",
+    "ref",
+    "tag",
+    "name",
+    "path",
+    "file",
+    "url",
+    "uri",
+    "src",
+    "class",
+    "style",
+    "data",
+    "content",
+    "body",
+    "image",
+    "icon",
+    "font",
+    "h1",
+    "blob",
+    "next",
+    "page",
+    "cache",
+    "challenge",
+    "state",
+    "request",
+    "trace",
+    "span",
+    "arn",
+    "avatar",
+    "marker",
+    "seed",
+    "salt",
+    "iv",
+    "mac",
+    "cid",
+    "proof",
+    "root",
+];
+
+/// The beginnings of encoded things that are no secret: public keys, certificates, pictures.
+const ENCODED: &[&[u8]] =
+    &[b"AAAA", b"MII", b"iVBOR", b"R0lG", b"UklG", b"PHN2", b"PD94", b"JVBER", b"H4sI", b"UEsD", b"LS0t"];
+
+/// The random token that begins with the run.
+#[inline]
+pub fn token(view: &View<'_>) -> Option<Found> {
+    let length = view.end - view.start;
+    let next = view.byte(view.end);
+    if class::is(next, PLUS_SLASH) {
+        if class::is(view.before(), PLUS_SLASH | class::DOT) || view.classes & class::JOINER != 0 {
+            None
+        } else {
+            base64(view)
+        }
+    } else if (SHORTEST..=LONGEST).contains(&length) && view.classes & ALNUM == ALNUM {
+        let padded = class::run_end(view.bytes, view.end, class::PAD, 2);
+        judge(view, padded)
+    } else {
+        None
+    }
+}
+
+/// Base64 with `+` or `/` in it also fits many paths, so only the lengths of common keys count.
+#[inline(never)]
+fn base64(view: &View<'_>) -> Option<Found> {
+    let end = class::run_end(view.bytes, view.start, ALNUM | PLUS_SLASH, LONGEST + 1);
+    let padded = class::run_end(view.bytes, end, class::PAD, 2);
+    let common = match padded - end {
+        0 => end - view.start == 40,
+        _ => matches!(padded - view.start, 44 | 88),
+    };
+    if common { judge(view, padded) } else { None }
+}
+
+#[inline(never)]
+fn judge(view: &View<'_>, end: usize) -> Option<Found> {
+    let text = &view.bytes[view.start..end];
+    let stands_alone = matches!(
+        view.before(),
+        0 | b' ' | b'\t' | b'\n' | b'"' | b'\'' | b'`' | b'=' | b':' | b',' | b'(' | b'>' | b'n' | b't'
+    ) && matches!(
+        view.byte(end),
+        0 | b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b',' | b';' | b')' | b'<' | b'\\'
+    );
+    if !stands_alone || matches!(text.len(), 64 | 76) || ENCODED.iter().any(|start| text.starts_with(start)) {
+        return None;
+    }
+    if has_small_prefix(text) || !is_random(text) || is_placeholder(text) {
+        return None;
+    }
+    if view.bytes[..view.start].ends_with(b"base64,") || is_line_of_block(view, end) || is_explained(view) {
+        return None;
+    }
+    Some(Found::new(view.start, end, "high-entropy"))
+}
+
+/// `toolu_…`, `call_…`, `chatcmpl-…`, `sha512-…`: whoever writes a prefix has said what it is; the ones that
+/// mean a secret are in the table.
+fn has_small_prefix(text: &[u8]) -> bool {
+    let joint = text.iter().take(16).position(|b| matches!(b, b'_' | b'-'));
+    joint.is_some_and(|at| text[..at].iter().all(|b| class::is(*b, LOWER | DIGIT)))
+}
+
+fn is_random(text: &[u8]) -> bool {
+    let mut counts = [0u16; 256];
+    let (mut digits, mut upper, mut lower) = (0, 0, 0);
+    for b in text {
+        counts[*b as usize] += 1;
+        match CLASS[*b as usize] & ALNUM {
+            DIGIT => digits += 1,
+            UPPER => upper += 1,
+            LOWER => lower += 1,
+            _ => {}
+        }
+    }
+    let changes =
+        text.windows(2).filter(|w| CLASS[w[0] as usize] & ALNUM != CLASS[w[1] as usize] & ALNUM).count();
+    if digits < 3 || upper < 5 || lower < 5 || changes * 5 < text.len() * 2 {
+        return false;
+    }
+    let total = text.len() as f64;
+    let entropy: f64 = counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| f64::from(*count) / total)
+        .map(|share| -share * share.log2())
+        .sum();
+    entropy >= if text.len() < 40 { 4.2 } else { 4.4 }
+}
+
+/// Whether the token is a line between lines: a block of something encoded.
+fn is_line_of_block(view: &View<'_>, end: usize) -> bool {
+    let after = view.byte(end) == b'\n' || view.byte(end) == b'\r' || view.byte(end) == b'\\';
+    let before = matches!(view.before(), b'\n' | b'n');
+    end - view.start >= 60 && (before || after)
+}
+
+/// Whether the name in front of the token says what it is.
+fn is_explained(view: &View<'_>) -> bool {
+    let before = &view.bytes[..view.start];
+    let signs = before
+        .iter()
+        .rev()
+        .take(8)
+        .take_while(|b| matches!(b, b'"' | b'\'' | b'\\' | b' ' | b'=' | b':' | b'>' | b'(' | b'`'))
+        .count();
+    let sign = &before[before.len() - signs..];
+    if !sign.iter().any(|b| matches!(b, b'=' | b':' | b'>')) {
+        return false;
+    }
+    let before = &before[..before.len() - signs];
+    let length = before.iter().rev().take(40).take_while(|b| class::is(**b, WORD)).count();
+    let name = &before[before.len() - length..];
+    EXPLAINS.iter().any(|word| class::contains_ignoring_case(name, word.as_bytes()))
+}

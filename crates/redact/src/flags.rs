@@ -1,0 +1,173 @@
+//! Secrets on command lines and in files where only a blank or a position stands before them: `--password x`,
+//! `mysql -px`, `curl -u me:x`, `.netrc`, `.pgpass`, SQL.
+
+use crate::class::{self, ALNUM, DIGIT};
+use crate::names::{self, Family, Named};
+use crate::pairs;
+use crate::values;
+use crate::view::{Found, MARK, View};
+
+const PASSWORD: Named = Named { family: Family::Password, kind: "password", shouted: false };
+
+/// The secret after the run, which is followed by a blank and had `dashes` hyphens before it.
+pub fn after_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
+    let run = view.run();
+    let start = view.skip_blanks(view.end);
+    if dashes == 2 || dashes == 1 && run.len() > 4 {
+        if run == b"user" || run == b"proxy-user" {
+            return user_and_password(view, start);
+        }
+        let named = names::announces(run)?;
+        if matches!(view.byte(start), b'-' | b'=' | b':') || view.has(start, b"id=") {
+            return None;
+        }
+        return pairs::secret_after_blank(view, &named, start);
+    }
+    if dashes == 1 && view.byte(start) == b'-' {
+        return None;
+    }
+    match (dashes, run) {
+        (1, b"u") if command_before(view, &[b"curl", b"http", b"wget"]) => user_and_password(view, start),
+        (1, b"a") if command_before(view, &[b"redis-cli"]) => {
+            pairs::secret_after_blank(view, &PASSWORD, start)
+        }
+        (1, b"p") if command_before(view, &[b"sshpass", b" login", b"az "]) => {
+            pairs::secret_after_blank(view, &PASSWORD, start)
+        }
+        (0, _) if run.eq_ignore_ascii_case(b"password") => spoken(view, start),
+        (0, _) if run.eq_ignore_ascii_case(b"by") => {
+            let sql = view.start >= 11
+                && view.bytes[view.start - 11..view.start].eq_ignore_ascii_case(b"identified ");
+            if sql && is_quote(view.byte(start)) { quoted_password(view, start) } else { None }
+        }
+        _ => None,
+    }
+}
+
+/// `-pSECRET`, as MySQL's programs take it.
+pub fn attached(view: &View<'_>) -> Option<Found> {
+    let mysql: [&[u8]; 3] = [b"mysql", b"mariadb", b"sshpass"];
+    if view.end - view.start < 2 || !command_before(view, &mysql) {
+        return None;
+    }
+    let start = view.start + 1;
+    let length = view.bytes[start..]
+        .iter()
+        .take(128)
+        .take_while(|b| b.is_ascii_graphic() && !is_quote(**b) && **b != b'\\')
+        .count();
+    let value = &view.bytes[start..start + length];
+    let password = Named { shouted: true, ..PASSWORD };
+    // `-port`, `-pass…`, `-protocol` are not what they seem.
+    if length < 4 || value.starts_with(b"ort") || value.starts_with(b"ass") || value.starts_with(b"rotocol") {
+        return None;
+    }
+    values::is_secret(&password, value, values::Written::Tight)
+        .then(|| Found::new(start, start + length, "password"))
+}
+
+fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'' | b'`')
+}
+
+/// `password 'x'` in SQL, `password is "x"` in a prompt, `login me password x` in `.netrc`.
+fn spoken(view: &View<'_>, start: usize) -> Option<Found> {
+    let quoted = if view.has(start, b"is ") { start + 3 } else { start };
+    if is_quote(view.byte(quoted)) {
+        return quoted_password(view, quoted);
+    }
+    let line = line_before(view);
+    if !class::contains(line, b"login ") && !class::contains(line, b"machine ") {
+        return None;
+    }
+    let netrc = Named { kind: "netrc-password", ..PASSWORD };
+    pairs::secret_after_blank(view, &netrc, start)
+}
+
+fn quoted_password(view: &View<'_>, start: usize) -> Option<Found> {
+    let quote = view.byte(start);
+    let length = view.bytes.get(start + 1..)?.iter().take(128).position(|b| *b == quote || *b == b'\n')?;
+    let value = &view.bytes[start + 1..start + 1 + length];
+    (view.byte(start + 1 + length) == quote
+        && values::is_secret(&PASSWORD, value, values::Written::QuotedCode))
+    .then(|| Found::new(start + 1, start + 1 + length, "password"))
+}
+
+/// `name:password`, of which the password goes.
+fn user_and_password(view: &View<'_>, start: usize) -> Option<Found> {
+    let start = start + usize::from(is_quote(view.byte(start)));
+    let length = view
+        .bytes
+        .get(start..)?
+        .iter()
+        .take(256)
+        .take_while(|b| !b.is_ascii_whitespace() && !is_quote(**b) && **b != b'\\')
+        .count();
+    let pair = &view.bytes[start..start + length];
+    let colon = pair.iter().position(|b| *b == b':')?;
+    let (user, password) = (&pair[..colon], &pair[colon + 1..]);
+    let number = |text: &[u8]| text.iter().all(|b| class::is(*b, DIGIT));
+    if user.is_empty()
+        || user.contains(&b'/')
+        || password.len() < 3
+        || number(user) && number(password)
+        || class::contains(pair, MARK)
+        || values::is_placeholder(password)
+        || crate::code::is_dull(password)
+    {
+        return None;
+    }
+    Some(Found::new(start + colon + 1, start + length, "password"))
+}
+
+/// `host:5432:database:user:password`, from the port on.
+pub fn pgpass(view: &View<'_>) -> Option<Found> {
+    if !matches!(view.run(), b"5432" | b"5433" | b"6432") || view.before() != b':' {
+        return None;
+    }
+    let mut at = view.end;
+    for _ in 0..2 {
+        let field = at + 1;
+        at = field;
+        while at < field + 64
+            && (class::is(view.byte(at), class::WORD) || matches!(view.byte(at), b'*' | b'.'))
+        {
+            at += 1;
+        }
+        if at == field || view.byte(at) != b':' {
+            return None;
+        }
+    }
+    let start = at + 1;
+    let length = view
+        .bytes
+        .get(start..)?
+        .iter()
+        .take(256)
+        .take_while(|b| b.is_ascii_graphic() && !is_quote(**b) && **b != b'\\')
+        .count();
+    let password = &view.bytes[start..start + length];
+    ((3..256).contains(&length) && !class::contains(password, MARK) && !values::is_placeholder(password))
+        .then(|| Found::new(start, start + length, "pgpass-password"))
+}
+
+fn line_before<'a>(view: &View<'a>) -> &'a [u8] {
+    &view.bytes[..view.start]
+}
+
+/// Whether one of the programs was called earlier on the line.
+fn command_before(view: &View<'_>, programs: &[&[u8]]) -> bool {
+    let before = line_before(view);
+    for at in (0..before.len()).rev() {
+        let byte = before[at];
+        if matches!(byte, b'\n' | b';' | b'|') {
+            return false;
+        }
+        let begins = |program: &&[u8]| program[0] == byte && before[at..].starts_with(program);
+        let apart = byte == b' ' || at == 0 || !class::is(before[at - 1], ALNUM);
+        if apart && programs.iter().any(begins) {
+            return true;
+        }
+    }
+    false
+}

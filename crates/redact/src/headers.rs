@@ -1,0 +1,51 @@
+//! The schemes of HTTP authorization, wherever they stand: in a header, in a command, in a variable.
+
+use crate::class::{self, WORD};
+use crate::names::is_one_of;
+use crate::pairs::own_kind;
+use crate::prefixes::plausible;
+use crate::shapes::is_encoded_pair;
+use crate::view::{Found, View};
+
+const LONGEST: usize = 8 * 1024;
+
+/// The credentials after `Bearer`, `Basic` or Okta's `SSWS`, if the run is one of them.
+pub fn credentials(view: &View<'_>) -> Option<Found> {
+    let run = view.run();
+    let bearer = run.eq_ignore_ascii_case(b"bearer");
+    let basic = run.eq_ignore_ascii_case(b"basic");
+    let okta = run == b"SSWS";
+    if !(bearer || basic || okta) {
+        return None;
+    }
+    let start = view.skip_blanks(view.end);
+    let mut end = start;
+    while end < start + LONGEST
+        && (class::is(view.byte(end), WORD | class::BASE64) || matches!(view.byte(end), b'.' | b'~'))
+    {
+        end += 1;
+    }
+    while end > start && view.bytes[end - 1] == b'.' {
+        end -= 1;
+    }
+    let value = &view.bytes[start..end];
+    if basic {
+        return is_encoded_pair(value).then(|| Found::new(start, end, "basic-auth"));
+    }
+    if value.len() < 16 || value.len() == LONGEST || !plausible(value) {
+        return None;
+    }
+    let kind = own_kind(view, start, end).unwrap_or(if okta { "okta-token" } else { "bearer-token" });
+    Some(Found::new(start, end, kind))
+}
+
+/// Where the credentials begin in the value of an `Authorization` header; nothing after the schemes that
+/// [`credentials`] knows, since it comes to them by itself.
+pub fn after_scheme(view: &View<'_>, start: usize, end: usize) -> Option<usize> {
+    let value = &view.bytes[start..end];
+    let word = value.iter().take(24).take_while(|b| class::is(**b, WORD)).count();
+    if word == 0 || value.get(word) != Some(&b' ') {
+        return Some(start);
+    }
+    (!is_one_of(&value[..word], &["bearer", "basic", "ssws"])).then_some(start + word + 1)
+}

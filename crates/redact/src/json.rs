@@ -1,0 +1,102 @@
+//! Values of JSON, where the name of a value is known for certain.
+
+use crate::names::{self, Named};
+use crate::redact_counting;
+use crate::values::{self, Written};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// Takes the secrets out of every string in `value`, and returns how many there were.
+///
+/// The name of a string counts: `{"password": "hunter2"}` is replaced, `{"answer": "hunter2"}` is not.
+/// So do a name beside it (`{"name": "DB_PASSWORD", "value": …}`) and a flag before it
+/// (`["--password", …]`).
+///
+/// ```
+/// let mut value = serde_json::json!({"user": "me", "password": "hunter2"});
+/// assert_eq!(stepback_redact::redact_value(&mut value), 1);
+/// assert_eq!(value, serde_json::json!({"user": "me", "password": "[redacted:password]"}));
+/// ```
+pub fn redact_value(value: &mut Value) -> usize {
+    visit(value, None)
+}
+
+fn visit(value: &mut Value, named: Option<&Named>) -> usize {
+    match value {
+        Value::String(text) => string(text, named),
+        Value::Array(items) => {
+            let mut replaced = 0;
+            let mut flag = None;
+            for item in items {
+                let next = item.as_str().and_then(flag_name);
+                replaced += visit(item, flag.as_ref().or(named));
+                flag = next;
+            }
+            replaced
+        }
+        Value::Object(map) => object(map),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+fn flag_name(text: &str) -> Option<Named> {
+    names::announces(text.strip_prefix("--")?.as_bytes())
+}
+
+fn object(map: &mut Map<String, Value>) -> usize {
+    let beside = ["name", "key", "Name", "Key"]
+        .iter()
+        .find_map(|name| map.get(*name)?.as_str())
+        .and_then(|name| names::announces(name.as_bytes()));
+    let mut replaced = 0;
+    for (name, value) in map.iter_mut() {
+        let named = names::announces(name.as_bytes());
+        let is_value = matches!(name.as_str(), "value" | "Value");
+        let named = named.or(if is_value { beside } else { None });
+        replaced += visit(value, named.as_ref());
+    }
+    // Names are text too; hardly ever a secret, so the object is only built anew if one is.
+    if map.keys().any(|name| matches!(redact_counting(name).0, Cow::Owned(_))) {
+        *map = std::mem::take(map)
+            .into_iter()
+            .map(|(name, value)| {
+                let (clean, count) = redact_counting(&name);
+                replaced += count;
+                (clean.into_owned(), value)
+            })
+            .collect();
+    }
+    replaced
+}
+
+fn string(text: &mut String, named: Option<&Named>) -> usize {
+    if let Some(named) = named.filter(|named| !is_only_context(named))
+        && values::is_secret(named, text.as_bytes(), Written::QuotedData)
+    {
+        *text = format!("[redacted:{}]", named.kind);
+        return 1;
+    }
+    if let Some(Named { family: names::Family::SetCookie | names::Family::Authorization, .. }) = named {
+        return in_header(text, named.map_or("", |named| named.kind));
+    }
+    let (clean, replaced) = redact_counting(text);
+    if let Cow::Owned(clean) = clean {
+        *text = clean;
+    }
+    replaced
+}
+
+fn is_only_context(named: &Named) -> bool {
+    matches!(named.family, names::Family::SetCookie | names::Family::Authorization)
+}
+
+/// Lets the scanner of text see a header's value as it stands in a request.
+fn in_header(text: &mut String, kind: &str) -> usize {
+    let name = if kind == "cookie" { "Set-Cookie: " } else { "Authorization: " };
+    let line = format!("{name}{text}");
+    let (clean, replaced) = redact_counting(&line);
+    if replaced > 0 {
+        *text = clean.strip_prefix(name).unwrap_or(&clean).to_owned();
+    }
+    replaced
+}

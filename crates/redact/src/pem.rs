@@ -1,0 +1,154 @@
+//! Private keys in their armour: PEM, OpenSSH, PGP and PuTTY.
+//!
+//! The body may be as it is in the file, in a JSON string (`\n` as two characters, or three when the string
+//! is in another string), behind line numbers in the output of an agent's file reader, or on one line. It may
+//! be cut short and it may be longer than any buffer, so it is dropped piece by piece while it looks like
+//! one. The frame stays: it says what was there.
+
+use crate::class::{self, ALNUM, BASE64, DIGIT, JOINER, PAD, PLUS_SLASH, WORD};
+use crate::view::{Found, Then, View};
+
+/// So many characters of base64 are taken for a line of a key.
+const LINE: usize = 20;
+/// The longest separation between two lines of a key.
+const SEPARATION: usize = 64;
+/// How far the headers inside the armour may reach.
+const HEADERS: usize = 600;
+
+/// The private key whose frame's first line begins in the run, which ends with `BEGIN`.
+pub fn key(view: &View<'_>) -> Option<Found> {
+    let label = view.bytes.get(view.end..)?;
+    let length = label.windows(5).take(60).position(|w| w == b"-----")?;
+    let label = &label[..length];
+    if !class::contains(label, b"PRIVATE KEY") || label.iter().any(|b| !class::is(*b, ALNUM) && *b != b' ') {
+        return None;
+    }
+    let kind = if class::contains(label, b"OPENSSH") {
+        "ssh-private-key"
+    } else if class::contains(label, b"PGP") {
+        "pgp-private-key"
+    } else {
+        "private-key"
+    };
+    body(view, view.end + length + 5, kind)
+}
+
+/// The key after PuTTY's `Private-Lines: 14`.
+pub fn putty_key(view: &View<'_>) -> Option<Found> {
+    let count = view.skip_blanks(view.end + 1);
+    let end = class::run_end(view.bytes, count, DIGIT, 4);
+    if end == count { None } else { body(view, end, "putty-private-key") }
+}
+
+fn body(view: &View<'_>, from: usize, kind: &'static str) -> Option<Found> {
+    let mut at = from;
+    while at < from + HEADERS {
+        at = separation(view.bytes, at);
+        match header(view.bytes, at) {
+            Some(end) => at = end,
+            None => break,
+        }
+    }
+    let end = line(view.bytes, at)?;
+    Some(Found { start: at, end, kind, then: Then::DropKey })
+}
+
+/// `Proc-Type: 4,ENCRYPTED` and the like.
+fn header(bytes: &[u8], at: usize) -> Option<usize> {
+    let name = class::run_end(bytes, at, ALNUM | JOINER, 24);
+    if name == at || bytes.get(name..name + 2) != Some(b": ") {
+        return None;
+    }
+    let rest = bytes.get(name..)?;
+    let end = rest.iter().take(120).position(|b| matches!(b, b'\n' | b'\r' | b'\\'))?;
+    Some(name + end)
+}
+
+/// Where the body goes on to if it goes on at `at`, which is inside it.
+pub fn body_continues(bytes: &[u8], at: usize) -> Option<usize> {
+    let end = base64_end(bytes, at);
+    if end > at {
+        return Some(end);
+    }
+    let next = separation(bytes, at);
+    if next == at { None } else { line(bytes, next) }
+}
+
+fn base64_end(bytes: &[u8], at: usize) -> usize {
+    let mut end = at;
+    loop {
+        end = class::run_end(bytes, end, BASE64, 4096 - (end - at).min(4096));
+        // Some writers of JSON escape the slash.
+        if end - at < 4000 && bytes.get(end..end + 2) == Some(b"\\/") {
+            end += 2;
+        } else {
+            return end;
+        }
+    }
+}
+
+/// The end of the line of a key that begins at `at`: long enough, or the last one before the frame.
+fn line(bytes: &[u8], at: usize) -> Option<usize> {
+    let end = base64_end(bytes, at);
+    if end - at >= LINE {
+        return Some(end);
+    }
+    if end == at {
+        return None;
+    }
+    let after = separation(bytes, end);
+    let rest = bytes.get(after..).unwrap_or(b"");
+    let checksum = class::is(bytes[at], PAD) && end - at == 5;
+    let followed = rest.starts_with(b"-----END")
+        || rest.starts_with(b"Private-MAC")
+        || after > end && rest.first() == Some(&b'=') && class::run_end(rest, 0, BASE64, 6) == 5;
+    (followed || checksum).then_some(end)
+}
+
+/// The end of what may separate two lines of a key: line ends, plain or escaped, and what quoting,
+/// numbering, marking and joining lines puts around them.
+fn separation(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while at < from + SEPARATION {
+        let rest = &bytes[at..];
+        let step = match rest {
+            [b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'|' | b'>' | b',', ..] => 1,
+            [b'-', next, ..] if at > from && *next != b'-' => 1,
+            [b'\\', ..] => escape(rest),
+            [0xe2, 0x86, 0x92, ..] => 3,
+            _ => number(rest),
+        };
+        if step == 0 {
+            break;
+        }
+        at += step;
+    }
+    at
+}
+
+/// The length of an escaped line end, tab, quote or arrow.
+fn escape(rest: &[u8]) -> usize {
+    let slashes = rest.iter().take(9).take_while(|b| **b == b'\\').count();
+    match rest.get(slashes..) {
+        Some([b'n' | b'r' | b't' | b'"' | b'\n', ..]) => slashes + 1,
+        Some([b'u', b'2', b'1', b'9', b'2', ..]) => slashes + 5,
+        Some([b'u', b'0', b'0', b'0', b'a' | b'd' | b'9', ..]) => slashes + 5,
+        _ => 0,
+    }
+}
+
+/// The length of a line number with what stands between it and the line.
+fn number(rest: &[u8]) -> usize {
+    let digits = class::run_end(rest, 0, DIGIT, 7);
+    if digits == 0 || digits == 7 {
+        return 0;
+    }
+    match rest.get(digits..) {
+        Some([b'\t' | b'|' | b':', ..]) => digits + 1,
+        Some([0xe2, 0x86, 0x92, ..]) => digits + 3,
+        Some(tail @ [b'\\', ..]) if escape(tail) > 0 && !class::is(tail[1], WORD | PLUS_SLASH) => digits,
+        Some([b'\\', b't', ..]) => digits + 2,
+        Some([b'\\', b'u', b'2', b'1', b'9', b'2', ..]) => digits + 6,
+        _ => 0,
+    }
+}

@@ -1,0 +1,168 @@
+//! The one pass over the text.
+//!
+//! It goes from run to run of word bytes, asks for each whether it is a secret or names one, and keeps the
+//! little state that must outlive a decision: a run too long to look at, and the body of a private key.
+//! Both [`redact`](crate::redact) and [`Stream`](crate::Stream) are this scanner over a buffer.
+//!
+//! After a replacement no decision looks back past it. A mark that is already in the text has the same
+//! effect, so that a second pass over the result takes the same decisions as the first.
+
+use crate::class::{self, CLASS, WORD};
+use crate::view::{AHEAD, BEHIND, LONGEST_RUN, MARK, Then, View, mark_end};
+use crate::{examine, pem};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Text,
+    /// Inside a run that is too long to be a token.
+    LongRun,
+    /// Inside a secret that is longer than could be seen.
+    DropRun(u8),
+    /// Inside the body of a private key.
+    DropKey,
+}
+
+/// The result so far. Nothing is copied before the first replacement.
+#[derive(Default)]
+pub(crate) struct Output {
+    pub bytes: Vec<u8>,
+    /// Up to where the buffer is copied or dropped.
+    pub done: usize,
+    pub replaced: usize,
+}
+
+impl Output {
+    pub fn copy_to(&mut self, buffer: &[u8], end: usize) {
+        if end > self.done {
+            self.bytes.extend_from_slice(&buffer[self.done..end]);
+            self.done = end;
+        }
+    }
+
+    fn drop_to(&mut self, buffer: &[u8], start: usize, end: usize) {
+        self.copy_to(buffer, start);
+        self.done = self.done.max(end);
+    }
+
+    fn replace(&mut self, buffer: &[u8], start: usize, end: usize, kind: &str) {
+        self.drop_to(buffer, start, end);
+        self.bytes.extend_from_slice(crate::view::MARK);
+        self.bytes.extend_from_slice(kind.as_bytes());
+        self.bytes.push(b']');
+        self.replaced += 1;
+    }
+}
+
+/// Where the pass stands.
+pub(crate) struct Scanner {
+    state: State,
+    /// The next byte to look at.
+    pub pos: usize,
+    /// No decision looks back past this.
+    floor: usize,
+}
+
+impl Scanner {
+    pub fn new() -> Self {
+        Self { state: State::Text, pos: 0, floor: 0 }
+    }
+
+    /// How many bytes at the front of the buffer nobody will look at again.
+    pub fn spent(&self) -> usize {
+        self.pos.saturating_sub(BEHIND)
+    }
+
+    /// The caller took `count` bytes off the front of the buffer.
+    pub fn shift(&mut self, count: usize) {
+        self.pos -= count;
+        self.floor = self.floor.saturating_sub(count);
+    }
+
+    /// Goes as far as the buffer allows: to its end if it is the `last` of the text, else so far that every
+    /// decision still saw all that it may look at.
+    pub fn scan(&mut self, buffer: &[u8], last: bool, out: &mut Output) {
+        let limit = if last { buffer.len() } else { buffer.len().saturating_sub(AHEAD) };
+        while self.pos < limit {
+            match self.state {
+                State::Text => self.text(buffer, limit, out),
+                State::LongRun => {
+                    self.pos = class::run_end(buffer, self.pos, WORD, usize::MAX);
+                    if self.pos < buffer.len() {
+                        self.state = State::Text;
+                    }
+                }
+                State::DropRun(mask) => {
+                    let end = class::run_end(buffer, self.pos, mask, usize::MAX);
+                    out.drop_to(buffer, self.pos, end);
+                    (self.pos, self.floor) = (end, end);
+                    if self.pos < buffer.len() {
+                        self.state = State::Text;
+                    }
+                }
+                State::DropKey => {
+                    let visible = &buffer[..buffer.len().min(self.pos + AHEAD)];
+                    match pem::body_continues(visible, self.pos) {
+                        Some(end) => {
+                            out.drop_to(buffer, self.pos, end);
+                            (self.pos, self.floor) = (end, end);
+                        }
+                        None => self.state = State::Text,
+                    }
+                }
+            }
+        }
+    }
+
+    fn text(&mut self, buffer: &[u8], limit: usize, out: &mut Output) {
+        let mut pos = self.pos;
+        while pos < limit {
+            if CLASS[buffer[pos] as usize] & WORD == 0 {
+                pos += 1;
+                continue;
+            }
+            let start = pos;
+            let stop = buffer.len().min(start + LONGEST_RUN);
+            let mut classes = 0;
+            while pos < stop {
+                let class = CLASS[buffer[pos] as usize];
+                if class & WORD == 0 {
+                    break;
+                }
+                classes |= class;
+                pos += 1;
+            }
+            if pos - start == LONGEST_RUN {
+                self.state = State::LongRun;
+                break;
+            }
+            if buffer[start] == b'r'
+                && start > self.floor
+                && buffer[start - 1] == b'['
+                && let Some(end) = mark_end(&buffer[..buffer.len().min(start + AHEAD)], start - 1)
+            {
+                (pos, self.floor) = (end, end);
+                continue;
+            }
+            let from = start.saturating_sub(BEHIND).max(self.floor);
+            let view = View {
+                bytes: &buffer[from..buffer.len().min(start + AHEAD)],
+                start: start - from,
+                end: pos - from,
+                classes,
+            };
+            // What touches a mark was looked at together with what the mark replaced, and left.
+            if let Some(found) = examine::run(view).filter(|found| !view.has(found.end, MARK)) {
+                out.replace(buffer, from + found.start, from + found.end, found.kind);
+                pos = from + found.end;
+                self.floor = pos;
+                match found.then {
+                    Then::Scan => continue,
+                    Then::DropRun(mask) => self.state = State::DropRun(mask),
+                    Then::DropKey => self.state = State::DropKey,
+                }
+                break;
+            }
+        }
+        self.pos = pos;
+    }
+}

@@ -1,0 +1,73 @@
+//! Text that arrives in pieces: a proxy's bodies, a transcript that grows.
+//!
+//! The result is the one of the whole text, because the scanner decides nothing before it has seen as much
+//! as it would look at in the whole; that much, some 16 KiB, is what is held back.
+
+use crate::scan::{Output, Scanner};
+
+/// Takes secrets out of bytes that arrive in pieces.
+///
+/// What the calls return, put together, is what [`redact`](crate::redact) makes of the whole, however it
+/// was cut. Bytes that are not UTF-8 pass unchanged.
+///
+/// ```
+/// let mut stream = stepback_redact::Stream::new();
+/// let mut out = stream.push(b"postgres://me:hun");
+/// out.extend(stream.push(b"ter2@db/x"));
+/// out.extend(stream.finish());
+/// assert_eq!(out, b"postgres://me:[redacted:url-password]@db/x");
+/// ```
+pub struct Stream {
+    scanner: Scanner,
+    held: Vec<u8>,
+    /// How much of `held` is already in the output.
+    done: usize,
+    replaced: usize,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stream {
+    /// A stream at its beginning.
+    pub fn new() -> Self {
+        Self { scanner: Scanner::new(), held: Vec::new(), done: 0, replaced: 0 }
+    }
+
+    /// Takes the next piece and returns what is certain by now.
+    pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
+        self.held.extend_from_slice(chunk);
+        let out = self.advance(false);
+        let spent = self.scanner.spent().min(self.done);
+        // Moving what is held for every small piece would cost more than the scan.
+        if spent > crate::view::AHEAD || spent * 2 > self.held.len() {
+            self.held.drain(..spent);
+            self.held.shrink_to(4 * crate::view::AHEAD);
+            self.scanner.shift(spent);
+            self.done -= spent;
+        }
+        out
+    }
+
+    /// How many secrets were replaced so far.
+    pub fn replaced(&self) -> usize {
+        self.replaced
+    }
+
+    /// Says that nothing more comes, and returns the rest.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.advance(true)
+    }
+
+    fn advance(&mut self, last: bool) -> Vec<u8> {
+        let mut out = Output { done: self.done, ..Output::default() };
+        self.scanner.scan(&self.held, last, &mut out);
+        out.copy_to(&self.held, self.scanner.pos);
+        self.done = out.done;
+        self.replaced += out.replaced;
+        out.bytes
+    }
+}
