@@ -8,7 +8,7 @@
 //! effect, so that a second pass over the result takes the same decisions as the first.
 
 use crate::class::{self, CLASS, WORD};
-use crate::view::{AHEAD, BEHIND, LONGEST_RUN, Then, View, mark_end};
+use crate::view::{AHEAD, BEHIND, LONGEST_RUN, MARK, Then, View, mark_end};
 use crate::{examine, pem};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +150,8 @@ impl Scanner {
                 end: pos - from,
                 classes,
             };
-            if let Some(found) = examine::run(view) {
+            // What touches a mark was looked at together with what the mark replaced, and left.
+            if let Some(found) = examine::run(view).filter(|found| !view.has(found.end, MARK)) {
                 out.replace(buffer, from + found.start, from + found.end, found.kind);
                 pos = from + found.end;
                 self.floor = pos;
