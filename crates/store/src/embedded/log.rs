@@ -52,29 +52,27 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
             .map_err(exists("this session"))?;
         }
         Mutation::AppendStep { step, annotation, trigger } => {
-            let number: i64 = db
-                .prepare_cached(
-                    "INSERT INTO steps (id, session, number, parent, kind, at, state, summary, label, note, tags, trigger_kind)
-                     VALUES (?1, ?2, 1 + coalesce((SELECT max(number) FROM steps WHERE session = ?2), 0),
-                             ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) RETURNING number",
-                )?
-                .query_row(
-                    params![
-                        blob(step.id.as_bytes()),
-                        blob(step.session.as_bytes()),
-                        step.parent.as_ref().map(|id| blob(id.as_bytes())),
-                        step.kind.as_str(),
-                        step.at.as_micros(),
-                        step.state.as_bytes().as_slice(),
-                        step.summary,
-                        annotation.label,
-                        annotation.note,
-                        json(&annotation.tags),
-                        trigger.as_str(),
-                    ],
-                    |row| row.get(0),
-                )
-                .map_err(exists("this step"))?;
+            let session = blob(step.session.as_bytes());
+            let number = next(db, "SELECT max(number) FROM steps WHERE session = ?1", session)?;
+            db.prepare_cached(
+                "INSERT INTO steps (id, session, number, parent, kind, at, state, summary, label, note, tags, trigger_kind)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            )?
+            .execute(params![
+                blob(step.id.as_bytes()),
+                session,
+                number,
+                step.parent.as_ref().map(|id| blob(id.as_bytes())),
+                step.kind.as_str(),
+                step.at.as_micros(),
+                step.state.as_bytes().as_slice(),
+                step.summary,
+                annotation.label,
+                annotation.note,
+                json(&annotation.tags),
+                trigger.as_str(),
+            ])
+            .map_err(exists("this step"))?;
             receipt.steps.push(number as u64);
         }
         Mutation::Annotate { step, annotation } => {
@@ -106,26 +104,24 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
             .execute(params![name, blob(value.as_bytes())])?;
         }
         Mutation::AppendOp(op) => {
-            let number: i64 = db
-                .prepare_cached(
-                    "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
-                     VALUES (?1, ?2, 1 + coalesce((SELECT max(number) FROM operations WHERE workspace = ?2), 0),
-                             ?3, ?4, ?5, ?6, ?7, ?8) RETURNING number",
-                )?
-                .query_row(
-                    params![
-                        blob(op.id.as_bytes()),
-                        blob(op.workspace.as_bytes()),
-                        status_name(op.status),
-                        op.undone,
-                        op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
-                        op.at.as_micros(),
-                        op.summary,
-                        json(&op.action),
-                    ],
-                    |row| row.get(0),
-                )
-                .map_err(exists("this operation"))?;
+            let workspace = blob(op.workspace.as_bytes());
+            let number = next(db, "SELECT max(number) FROM operations WHERE workspace = ?1", workspace)?;
+            db.prepare_cached(
+                "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                blob(op.id.as_bytes()),
+                workspace,
+                number,
+                status_name(op.status),
+                op.undone,
+                op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
+                op.at.as_micros(),
+                op.summary,
+                json(&op.action),
+            ])
+            .map_err(exists("this operation"))?;
             receipt.ops.push(number as u64);
         }
         Mutation::SetOpStatus { op, status } => {
@@ -140,6 +136,15 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
         }
     }
     Ok(())
+}
+
+/// The number after the highest one that `sql` finds for `owner`.
+///
+/// Asked before the insertion, not returned by it: for `RETURNING`, SQLite makes a table in memory, with a page cache of its
+/// own. The caller's transaction is the only one that writes, so the answer holds.
+fn next(db: &Connection, sql: &str, owner: &[u8]) -> Result<i64, StoreError> {
+    let highest: Option<i64> = db.prepare_cached(sql)?.query_row([owner], |row| row.get(0))?;
+    Ok(1 + highest.unwrap_or(0))
 }
 
 pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
@@ -216,8 +221,13 @@ pub(super) fn operations(
     workspace: WorkspaceId,
     only_unfinished: bool,
 ) -> Result<Vec<Operation>, StoreError> {
-    let filter = if only_unfinished { "AND status = 'applying'" } else { "" };
-    let sql = format!("{OPERATION} WHERE workspace = ?1 {filter} ORDER BY number DESC");
+    // The plus keeps SQLite from walking all operations in order of their numbers to find the few that are unfinished.
+    let rest = if only_unfinished {
+        "AND status = 'applying' ORDER BY +number DESC"
+    } else {
+        "ORDER BY number DESC"
+    };
+    let sql = format!("{OPERATION} WHERE workspace = ?1 {rest}");
     collect(db, &sql, [blob(workspace.as_bytes())], read_operation)
 }
 
