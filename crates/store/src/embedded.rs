@@ -19,6 +19,7 @@ use crate::pack;
 
 mod log;
 mod objects;
+mod recent;
 mod schema;
 mod store;
 mod sweep;
@@ -39,6 +40,7 @@ pub struct EmbeddedStore {
     connection: Mutex<Connection>,
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
     open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
+    recent: recent::Recent,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -100,6 +102,7 @@ impl EmbeddedStore {
             connection: Mutex::new(connection),
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
+            recent: recent::Recent::default(),
         })
     }
 
