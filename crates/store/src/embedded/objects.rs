@@ -233,6 +233,10 @@ fn borrowed(payload: &[u8]) -> Option<(Oid, Oid)> {
     Some((oid.try_into().ok()?, pack.try_into().ok()?))
 }
 
+/// An object is stored against the base of its predecessor as long as the difference is below this part of its size: about
+/// what it costs, spread over a chain, that a new chain begins with a whole object.
+const CLOSE: usize = 16;
+
 /// Storing a difference means reading the base and a search through it: worth it for the few objects of a usual checkpoint,
 /// too slow when thousands of files changed at once.
 const MAX_DIFFERENCES: u32 = 96;
@@ -338,6 +342,26 @@ impl Batch<'_> {
         }
     }
 
+    /// An object as its difference to another: to what `similar` itself is stored against, if that is close enough, because
+    /// then the chain does not grow and `similar` need not be read; else to `similar`.
+    fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<Encoded> {
+        let against = |base: Hash, depth: u8, share: usize| {
+            let base_bytes = self.store.read(kind, base).ok()?;
+            let stored = codec::compress_on(&base_bytes, bytes)?;
+            let worthwhile = stored.len() + 32 < bytes.len() / share;
+            worthwhile.then(|| Encoded {
+                depth,
+                base: Some(base),
+                ..Encoded::new(Codec::ZstdOnBase, Some(stored))
+            })
+        };
+        let location = self.store.locate(kind, similar).ok()??;
+        let beside = location.base.and_then(|base| against(base, location.depth, CLOSE));
+        beside.or_else(|| {
+            (location.depth < codec::MAX_DEPTH).then(|| against(similar, location.depth + 1, 2)).flatten()
+        })
+    }
+
     /// The form in which an object costs least: borrowed from git, a difference to `similar_to` (when that is stored, not
     /// merely pending, and its chain short enough), or compressed on its own.
     fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Encoded {
@@ -351,17 +375,12 @@ impl Batch<'_> {
                 return Encoded { lender: Some(lender.id), ..Encoded::new(Codec::Borrowed, Some(payload)) };
             }
         }
-        if let Some(base) = similar_to
+        if let Some(similar) = similar_to
             && !self.store_is_empty
             && self.may_store_difference()
-            && let Ok(Some(location)) = self.store.locate(kind, base)
-            && location.depth < codec::MAX_DEPTH
-            && let Ok(base_bytes) = self.store.read(kind, base)
-            && let Some(stored) = codec::compress_on(&base_bytes, bytes)
-            && stored.len() + 32 < bytes.len() / 2
+            && let Some(encoded) = self.difference(kind, bytes, similar)
         {
-            let depth = location.depth + 1;
-            return Encoded { depth, base: Some(base), ..Encoded::new(Codec::ZstdOnBase, Some(stored)) };
+            return encoded;
         }
         match codec::compress(bytes) {
             Some(stored) => Encoded::new(Codec::Zstd, Some(stored)),
