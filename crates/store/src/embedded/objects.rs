@@ -34,10 +34,10 @@ pub(super) struct Location {
     pub lender: Option<Oid>,
 }
 
-/// A batch that is durable and waits for its commit.
+/// A batch that is written and waits for its commit.
 pub(super) struct Written {
     pub objects: Vec<(Hash, Location)>,
-    /// Held until the commit is done, so that nobody cuts off what is not committed yet.
+    /// Durable before the commit is; held until it is done, so that nobody cuts off what is not committed yet.
     pub packs: Vec<PackWriter>,
 }
 
@@ -437,7 +437,7 @@ impl ObjectBatch for Batch<'_> {
         let mut packs = pending.full;
         packs.extend(pending.current);
         for writer in &mut packs {
-            writer.sync()?;
+            writer.send()?;
         }
         // Sorted by hash, the rows go into neighbouring pages of the table.
         let mut objects: Vec<_> = pending.objects.into_iter().collect();
