@@ -15,7 +15,7 @@ mod system;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
     system::prepare_process();
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     if let Some(code) = hook::run_if_asked(&words) {
         return code;
     }
-    let arguments = args::Arguments::try_parse().unwrap_or_else(|error| {
+    let arguments = parse().unwrap_or_else(|error| {
         if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
             let message = error.render().to_string();
             failure::Failure::new(failure::Kind::Usage, message.trim_start_matches("error: ").trim_end())
@@ -36,4 +36,11 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(json),
     }
+}
+
+fn parse() -> Result<args::Arguments, clap::Error> {
+    // The definition of all commands is a tree of thousands of small allocations, not worth giving back one by one.
+    let command = Box::leak(Box::new(args::Arguments::command()));
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    args::Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(command))
 }

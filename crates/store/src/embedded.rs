@@ -19,6 +19,7 @@ use crate::pack;
 
 mod log;
 mod objects;
+mod recent;
 mod schema;
 mod store;
 mod sweep;
@@ -28,6 +29,9 @@ pub const FORMAT: u32 = 1;
 
 /// How long to wait for another process that is committing.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// How many statements a connection keeps: all there are.
+const STATEMENTS: usize = 64;
 
 /// SQLite before this version can corrupt a WAL that several processes write.
 const OLDEST_SQLITE: i32 = 3_051_003;
@@ -39,6 +43,7 @@ pub struct EmbeddedStore {
     connection: Mutex<Connection>,
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
     open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
+    recent: recent::Recent,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -81,6 +86,8 @@ impl EmbeddedStore {
             });
         }
         let path = dir.join(schema::DATABASE);
+        // A log that has something in it was written by somebody who had made its name durable.
+        let log_is_named = fs::metadata(dir.join(schema::LOG)).is_ok_and(|metadata| metadata.len() > 0);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -93,13 +100,19 @@ impl EmbeddedStore {
         connection.busy_timeout(PATIENCE)?;
         // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         schema::prepare(&connection, dir)?;
+        if !log_is_named {
+            // Reading has made the log. SQLite is built not to sync its name, which it would do in every process.
+            pack::sync_dir(dir)?;
+        }
         Ok(Self {
             dir: dir.to_path_buf(),
             packs: dir.join(schema::PACKS),
             connection: Mutex::new(connection),
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
+            recent: recent::Recent::default(),
         })
     }
 

@@ -201,11 +201,11 @@ pub trait ObjectBatch: ObjectSink + Sync + Send {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError>;
     /// Names git packs in the store's vault whose blobs need not be stored again. A store without a vault ignores it.
     fn borrow_from(&self, _packs: &[Vec<u8>]) {}
-    /// Makes everything written so far durable and ready to be named by a commit.
+    /// Completes the batch, ready to be made durable and named by a commit.
     fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError>;
 }
 
-/// A durable batch, waiting for the commit that makes its objects visible.
+/// A complete batch, waiting for the commit that makes its objects visible.
 pub struct FinishedBatch {
     /// The collection epoch the batch was started in; a commit in a later one is refused with [`StoreError::Collected`].
     pub epoch: u64,

@@ -26,6 +26,7 @@ use crate::beneath::{Beneath, CompareError, Identity, Present, compare};
 use crate::error::WorktreeError;
 use crate::vault::Vault;
 
+mod durable;
 mod write;
 
 /// Beginning of the names of temporary files; scans pass over them.
@@ -98,9 +99,7 @@ impl<'a> Applier<'a> {
         let result = run();
         let tightened = self.tighten();
         let result = result.and(tightened).and_then(|()| {
-            faults::point()
-                .and_then(|()| Ok(rustix::fs::syncfs(self.beneath.root())?))
-                .map_err(WorktreeError::io("sync", &RelPath::root()))
+            durable::make_durable(&self.beneath, changes).map_err(WorktreeError::io("sync", &RelPath::root()))
         });
         let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
         match result {

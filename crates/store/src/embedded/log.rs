@@ -60,39 +60,43 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
                 .execute(params![blob(session.as_bytes()), json(info)])?;
         }
         Mutation::AppendStep { step, annotation, trigger } => {
-            let number: i64 = db
-                .prepare_cached(
-                    "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
-                                        trigger_kind, iteration, worker, call, tool, failed, duration, detail)
-                     SELECT ?1, w.workspace, ?2,
-                            1 + coalesce((SELECT max(number) FROM steps WHERE workspace = w.workspace), 0),
-                            ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18
-                     FROM sessions w WHERE w.id = ?2 RETURNING number",
-                )?
-                .query_row(
-                    params![
-                        blob(step.id.as_bytes()),
-                        blob(step.session.as_bytes()),
-                        step.parent.as_ref().map(|id| blob(id.as_bytes())),
-                        step.kind.as_str(),
-                        step.at.as_micros(),
-                        step.state.as_bytes().as_slice(),
-                        step.summary,
-                        annotation.label,
-                        annotation.note,
-                        json(&annotation.tags),
-                        trigger.map(Trigger::as_str),
-                        step.facts.iteration as i64,
-                        step.facts.worker,
-                        step.facts.call,
-                        step.facts.tool,
-                        step.facts.failed,
-                        step.facts.duration.map(|micros| micros as i64),
-                        step.facts.detail.as_ref().map(|hash| hash.as_bytes().as_slice()),
-                    ],
-                    |row| row.get(0),
-                )
-                .map_err(exists("this step"))?;
+            let id = blob(step.session.as_bytes());
+            let workspace: Vec<u8> = db
+                .prepare_cached("SELECT workspace FROM sessions WHERE id = ?1")?
+                .query_row([id], |row| row.get(0))
+                .optional()?
+                .ok_or_else(|| StoreError::Corrupt {
+                    what: "a step of a session that does not exist".into(),
+                })?;
+            let number = next(db, "SELECT max(number) FROM steps WHERE workspace = ?1", &workspace)?;
+            db.prepare_cached(
+                "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
+                                    trigger_kind, iteration, worker, call, tool, failed, duration, detail)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+            )?
+            .execute(params![
+                blob(step.id.as_bytes()),
+                workspace,
+                id,
+                number,
+                step.parent.as_ref().map(|id| blob(id.as_bytes())),
+                step.kind.as_str(),
+                step.at.as_micros(),
+                step.state.as_bytes().as_slice(),
+                step.summary,
+                annotation.label,
+                annotation.note,
+                json(&annotation.tags),
+                trigger.map(Trigger::as_str),
+                step.facts.iteration as i64,
+                step.facts.worker,
+                step.facts.call,
+                step.facts.tool,
+                step.facts.failed,
+                step.facts.duration.map(|micros| micros as i64),
+                step.facts.detail.as_ref().map(|hash| hash.as_bytes().as_slice()),
+            ])
+            .map_err(exists("this step"))?;
             receipt.steps.push(number as u64);
         }
         Mutation::Annotate { step, annotation } => {
@@ -127,26 +131,24 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
             db.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?;
         }
         Mutation::AppendOp(op) => {
-            let number: i64 = db
-                .prepare_cached(
-                    "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
-                     VALUES (?1, ?2, 1 + coalesce((SELECT max(number) FROM operations WHERE workspace = ?2), 0),
-                             ?3, ?4, ?5, ?6, ?7, ?8) RETURNING number",
-                )?
-                .query_row(
-                    params![
-                        blob(op.id.as_bytes()),
-                        blob(op.workspace.as_bytes()),
-                        status_name(op.status),
-                        op.undone,
-                        op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
-                        op.at.as_micros(),
-                        op.summary,
-                        json(&op.action),
-                    ],
-                    |row| row.get(0),
-                )
-                .map_err(exists("this operation"))?;
+            let workspace = blob(op.workspace.as_bytes());
+            let number = next(db, "SELECT max(number) FROM operations WHERE workspace = ?1", workspace)?;
+            db.prepare_cached(
+                "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute(params![
+                blob(op.id.as_bytes()),
+                workspace,
+                number,
+                status_name(op.status),
+                op.undone,
+                op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
+                op.at.as_micros(),
+                op.summary,
+                json(&op.action),
+            ])
+            .map_err(exists("this operation"))?;
             receipt.ops.push(number as u64);
         }
         Mutation::SetOpStatus { op, status } => {
@@ -161,6 +163,15 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
         }
     }
     Ok(())
+}
+
+/// The number after the highest one that `sql` finds for `owner`.
+///
+/// Asked before the insertion, not returned by it: for `RETURNING`, SQLite makes a table in memory, with a page cache of its
+/// own. The caller's transaction is the only one that writes, so the answer holds.
+fn next(db: &Connection, sql: &str, owner: &[u8]) -> Result<i64, StoreError> {
+    let highest: Option<i64> = db.prepare_cached(sql)?.query_row([owner], |row| row.get(0))?;
+    Ok(1 + highest.unwrap_or(0))
 }
 
 pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
@@ -287,8 +298,13 @@ pub(super) fn operations(
     workspace: WorkspaceId,
     only_unfinished: bool,
 ) -> Result<Vec<Operation>, StoreError> {
-    let filter = if only_unfinished { "AND status = 'applying'" } else { "" };
-    let sql = format!("{OPERATION} WHERE workspace = ?1 {filter} ORDER BY number DESC");
+    // The plus keeps SQLite from walking all operations in order of their numbers to find the few that are unfinished.
+    let rest = if only_unfinished {
+        "AND status = 'applying' ORDER BY +number DESC"
+    } else {
+        "ORDER BY number DESC"
+    };
+    let sql = format!("{OPERATION} WHERE workspace = ?1 {rest}");
     collect(db, &sql, [blob(workspace.as_bytes())], read_operation)
 }
 

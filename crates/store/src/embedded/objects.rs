@@ -34,10 +34,10 @@ pub(super) struct Location {
     pub lender: Option<Oid>,
 }
 
-/// A batch that is durable and waits for its commit.
+/// A batch that is written and waits for its commit.
 pub(super) struct Written {
     pub objects: Vec<(Hash, Location)>,
-    /// Held until the commit is done, so that nobody cuts off what is not committed yet.
+    /// Durable before the commit is; held until it is done, so that nobody cuts off what is not committed yet.
     pub packs: Vec<PackWriter>,
 }
 
@@ -124,11 +124,19 @@ impl EmbeddedStore {
         if Hash::of(kind, &bytes) != hash {
             return Err(corrupt("its bytes have another hash".into()));
         }
+        if kind == ObjectKind::Tree {
+            self.recent.put(hash, &bytes);
+        }
         Ok(bytes)
     }
 
     /// Reads an object whose chain of bases is shorter than `depth`, so that no damage can make us run in circles.
     fn read_below(&self, kind: ObjectKind, hash: Hash, depth: u8) -> Result<Vec<u8>, ObjectError> {
+        if kind == ObjectKind::Tree
+            && let Some(bytes) = self.recent.get(hash)
+        {
+            return Ok(bytes.to_vec());
+        }
         let mut location = self.locate(kind, hash)?.ok_or(ObjectError::Missing { kind, hash })?;
         let mut reopen = false;
         loop {
@@ -224,6 +232,10 @@ fn borrowed(payload: &[u8]) -> Option<(Oid, Oid)> {
     let (oid, pack) = payload.split_at_checked(20)?;
     Some((oid.try_into().ok()?, pack.try_into().ok()?))
 }
+
+/// An object is stored against the base of its predecessor as long as the difference is below this part of its size: about
+/// what it costs, spread over a chain, that a new chain begins with a whole object.
+const CLOSE: usize = 16;
 
 /// Storing a difference means reading the base and a search through it: worth it for the few objects of a usual checkpoint,
 /// too slow when thousands of files changed at once.
@@ -330,6 +342,26 @@ impl Batch<'_> {
         }
     }
 
+    /// An object as its difference to another: to what `similar` itself is stored against, if that is close enough, because
+    /// then the chain does not grow and `similar` need not be read; else to `similar`.
+    fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<Encoded> {
+        let against = |base: Hash, depth: u8, share: usize| {
+            let base_bytes = self.store.read(kind, base).ok()?;
+            let stored = codec::compress_on(&base_bytes, bytes)?;
+            let worthwhile = stored.len() + 32 < bytes.len() / share;
+            worthwhile.then(|| Encoded {
+                depth,
+                base: Some(base),
+                ..Encoded::new(Codec::ZstdOnBase, Some(stored))
+            })
+        };
+        let location = self.store.locate(kind, similar).ok()??;
+        let beside = location.base.and_then(|base| against(base, location.depth, CLOSE));
+        beside.or_else(|| {
+            (location.depth < codec::MAX_DEPTH).then(|| against(similar, location.depth + 1, 2)).flatten()
+        })
+    }
+
     /// The form in which an object costs least: borrowed from git, a difference to `similar_to` (when that is stored, not
     /// merely pending, and its chain short enough), or compressed on its own.
     fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Encoded {
@@ -343,17 +375,12 @@ impl Batch<'_> {
                 return Encoded { lender: Some(lender.id), ..Encoded::new(Codec::Borrowed, Some(payload)) };
             }
         }
-        if let Some(base) = similar_to
+        if let Some(similar) = similar_to
             && !self.store_is_empty
             && self.may_store_difference()
-            && let Ok(Some(location)) = self.store.locate(kind, base)
-            && location.depth < codec::MAX_DEPTH
-            && let Ok(base_bytes) = self.store.read(kind, base)
-            && let Some(stored) = codec::compress_on(&base_bytes, bytes)
-            && stored.len() + 32 < bytes.len() / 2
+            && let Some(encoded) = self.difference(kind, bytes, similar)
         {
-            let depth = location.depth + 1;
-            return Encoded { depth, base: Some(base), ..Encoded::new(Codec::ZstdOnBase, Some(stored)) };
+            return encoded;
         }
         match codec::compress(bytes) {
             Some(stored) => Encoded::new(Codec::Zstd, Some(stored)),
@@ -410,7 +437,7 @@ impl ObjectBatch for Batch<'_> {
         let mut packs = pending.full;
         packs.extend(pending.current);
         for writer in &mut packs {
-            writer.sync()?;
+            writer.send()?;
         }
         // Sorted by hash, the rows go into neighbouring pages of the table.
         let mut objects: Vec<_> = pending.objects.into_iter().collect();

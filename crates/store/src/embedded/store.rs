@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use rusqlite::TransactionBehavior;
+use rusqlite::{Connection, TransactionBehavior};
 use stepback_faults as faults;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
@@ -17,23 +17,43 @@ use crate::port::{
     Swept, Usage,
 };
 
-/// The write-ahead log is folded into the database when it has grown beyond this.
+/// The write-ahead log is folded into the database when it has grown beyond this many pages.
 ///
 /// Every process that finds nobody else using the store reads the whole log when it opens it, so it must stay short; folding
-/// costs a few syncs, so it must not happen at every commit. SQLite's own automatic folding does not help here: it keeps
-/// what it has folded in shared memory, which is gone with the process, so that the log would never begin anew.
-const LONGEST_LOG: u64 = 200 << 10;
+/// costs two syncs, so it must not happen at every commit. SQLite's own automatic folding does not help here: it keeps what
+/// it has folded in shared memory, which is gone with the process, so that the log would never begin anew.
+const LONGEST_LOG: i64 = 60;
+
+/// The file of the log is cut off when a large commit has made it longer than this.
+const LONGEST_LOG_FILE: u64 = 1 << 20;
 
 impl EmbeddedStore {
-    fn fold_log(&self, connection: &rusqlite::Connection) {
-        let log = self.dir.join(super::schema::LOG);
-        if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > LONGEST_LOG) {
-            // Somebody reading the log right now makes this fail; the next commit tries again.
+    /// Folds a long log into the database, right before a commit: that one then begins the log anew, and overwrites the file
+    /// from its start. Bytes that replace others are synced sooner than bytes that make a file longer.
+    fn fold_log(&self, connection: &Connection) {
+        let pages = |mode: &str| -> rusqlite::Result<i64> {
+            let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
+            statement.query_row([], |row| row.get(1))
+        };
+        if pages("NOOP").is_ok_and(|pages| pages > LONGEST_LOG) {
+            // Somebody reading the log right now makes this stop halfway; the next commit tries again.
+            let _ = pages("PASSIVE");
+        }
+    }
+
+    fn shorten_log(&self, connection: &Connection) {
+        let log = self.dir.join(schema::LOG);
+        if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > LONGEST_LOG_FILE) {
             let _ = connection.busy_timeout(std::time::Duration::ZERO);
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
             let _ = connection.busy_timeout(super::PATIENCE);
         }
     }
+}
+
+/// Whether a batch wrote nothing.
+fn is_empty(batch: &FinishedBatch) -> bool {
+    batch.payload.downcast_ref::<Written>().is_some_and(|written| written.objects.is_empty())
 }
 
 impl Store for EmbeddedStore {
@@ -52,13 +72,26 @@ impl Store for EmbeddedStore {
         Ok(Box::new(self.new_batch()?))
     }
 
-    fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
+    fn commit(
+        &self,
+        mut batch: Option<FinishedBatch>,
+        mutations: &[Mutation],
+    ) -> Result<Receipt, StoreError> {
+        if let Some(batch) = batch.as_ref().filter(|batch| mutations.is_empty() && is_empty(batch)) {
+            // Nothing to write, but what the batch found stored may be gone.
+            return if batch.epoch == self.epoch()? {
+                Ok(Receipt::default())
+            } else {
+                Err(StoreError::Collected)
+            };
+        }
         let connection = self.connection();
+        self.fold_log(&connection);
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
         schema::check_format(&transaction, &self.dir)?;
-        let epoch: i64 = transaction
-            .prepare_cached("UPDATE meta SET commits = commits + 1 RETURNING epoch")?
-            .query_row([], |row| row.get(0))?;
+        transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
+        let epoch: i64 =
+            transaction.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
         if let Some(batch) = &batch {
             if batch.epoch != epoch as u64 {
                 return Err(StoreError::Collected);
@@ -68,13 +101,18 @@ impl Store for EmbeddedStore {
             }
         }
         let receipt = log::apply(&transaction, mutations)?;
+        let written = batch.as_mut().and_then(|batch| batch.payload.downcast_mut::<Written>());
+        for pack in written.into_iter().flat_map(|written| &mut written.packs) {
+            // What is little was sent to the disk by `finish`, which has been writing it since.
+            pack.sync()?;
+        }
         faults::point().map_err(StoreError::io("commit to", &self.dir))?;
         transaction.commit()?;
         // After the commit, a crash must find everything; this point is where tests look.
         faults::point().map_err(StoreError::io("acknowledge a commit to", &self.dir))?;
         // Only now may another writer append to the packs of this batch.
         drop(batch);
-        self.fold_log(&connection);
+        self.shorten_log(&connection);
         Ok(receipt)
     }
 

@@ -48,6 +48,7 @@ impl EmbeddedStore {
 
     pub(super) fn sweep_objects(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
         let before = bytes_below(&self.dir);
+        self.recent.clear();
         let objects = self.forget_dead(live, mark)?;
         self.compact()?;
         // Fold the log into the database and hand the free pages back.
@@ -231,6 +232,7 @@ impl EmbeddedStore {
 
     /// Checks the database and that every pack has the bytes the database counts on.
     pub(super) fn check_structures(&self) -> Result<Vec<String>, StoreError> {
+        self.recent.clear();
         let mut problems = Vec::new();
         let connection = self.connection();
         {

@@ -1,0 +1,73 @@
+//! Trees that were read a moment ago.
+//!
+//! One command reads the same trees again and again: as the base of others, as the side of a comparison, as what an edit
+//! starts from. Behind each may be a chain of bases, so what was read and verified once is kept for a while. A check of the
+//! store begins with forgetting them, so that it reads everything from the disk.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stepback_model::hash::Hash;
+
+/// Larger objects are not kept.
+const LARGEST: usize = 64 << 10;
+/// When this many bytes are kept, all are forgotten: the next ones are as likely to be wanted again.
+const MOST: usize = 4 << 20;
+
+/// A bounded memory of objects.
+#[derive(Default)]
+pub(super) struct Recent {
+    inner: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    objects: HashMap<Hash, Arc<[u8]>>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// The bytes of an object, if it was read a moment ago. Its hash includes its kind.
+    pub fn get(&self, hash: Hash) -> Option<Arc<[u8]>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).objects.get(&hash).cloned()
+    }
+
+    /// Remembers an object whose bytes were found to have this hash.
+    pub fn put(&self, hash: Hash, bytes: &[u8]) {
+        if bytes.len() > LARGEST {
+            return;
+        }
+        let mut kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.bytes + bytes.len() > MOST {
+            *kept = Kept::default();
+        }
+        if kept.objects.insert(hash, bytes.into()).is_none() {
+            kept.bytes += bytes.len();
+        }
+    }
+
+    /// Forgets everything: it may be gone or damaged by now.
+    pub fn clear(&self) {
+        *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Kept::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stepback_model::ObjectKind;
+
+    #[test]
+    fn what_is_small_is_kept_until_there_is_too_much() {
+        let recent = Recent::default();
+        let hash = |name: &[u8]| Hash::of(ObjectKind::Blob, name);
+        recent.put(hash(b"small"), b"small");
+        recent.put(hash(b"large"), &vec![0; LARGEST + 1]);
+        assert_eq!(recent.get(hash(b"small")).as_deref(), Some(&b"small"[..]));
+        assert!(recent.get(hash(b"large")).is_none());
+        for i in 0..=(MOST / LARGEST) as u32 {
+            recent.put(hash(&i.to_le_bytes()), &vec![0; LARGEST]);
+        }
+        assert!(recent.get(hash(b"small")).is_none());
+    }
+}

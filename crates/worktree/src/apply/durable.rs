@@ -1,0 +1,52 @@
+//! Making an applied plan durable.
+//!
+//! A few files are synced one by one, with their directories. Syncing the whole file system would be simpler, but it also
+//! waits for everything that anybody else has written to it.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use rustix::fs::{Mode, OFlags};
+use stepback_faults as faults;
+use stepback_model::plan::PlannedChange;
+use stepback_model::tree::Node;
+
+use crate::beneath::{Beneath, open_file};
+
+/// Syncing more files than this one by one takes longer than syncing the file system.
+const FEW: usize = 8;
+
+/// Makes `changes`, which were applied beneath `root`, durable.
+pub(super) fn make_durable(root: &Beneath, changes: &[PlannedChange]) -> io::Result<()> {
+    faults::point()?;
+    // What cannot be opened (a file nobody may read, a directory that is gone again) is synced with everything else.
+    if only_few_files(changes) && sync_each(&mut root.again(), changes).is_ok() {
+        return Ok(());
+    }
+    Ok(rustix::fs::syncfs(root.root())?)
+}
+
+fn only_few_files(changes: &[PlannedChange]) -> bool {
+    let is_file = |node: &Option<Node>| matches!(node, None | Some(Node::File { .. }));
+    changes.len() <= FEW && changes.iter().all(|change| is_file(&change.now) && is_file(&change.then))
+}
+
+fn sync_each(beneath: &mut Beneath, changes: &[PlannedChange]) -> io::Result<()> {
+    let mut parents = BTreeSet::new();
+    for change in changes {
+        let Some((parent, _)) = change.path.split_last() else { continue };
+        if change.then.is_some()
+            && let Some((dir, name)) = beneath.parent(&change.path)?
+        {
+            open_file(&dir, name)?.0.sync_all()?;
+        }
+        parents.insert(parent);
+    }
+    for parent in parents {
+        // The handle on the way only leads further; syncing needs one that is open.
+        let dir = beneath.dir(&parent)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::fsync(rustix::fs::openat(&dir, ".", flags, Mode::empty())?)?;
+    }
+    Ok(())
+}
