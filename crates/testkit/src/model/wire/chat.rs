@@ -11,7 +11,11 @@ pub fn read(body: &Value) -> Vec<Item> {
     for (at, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
         let text = text_of(&message["content"]);
         match message["role"].as_str() {
-            Some("user") => items.push(Item::new(Role::User, text, at)),
+            Some("user") => {
+                // opencode puts a prompt of several words into quotation marks.
+                let unquoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+                items.push(Item::new(Role::User, unquoted.unwrap_or(&text), at));
+            }
             Some("tool") => items.push(Item::new(Role::Result, text, at)),
             Some("assistant") => {
                 items.push(Item::new(Role::Model, text, at));

@@ -9,6 +9,8 @@ use crate::model::http::Reply;
 pub fn read(body: &Value) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let (mut turn, mut model_before) = (0, false);
+    // A resumed session carries every result twice: with its call, and as the message it once was.
+    let mut results: Vec<&str> = Vec::new();
     for content in body["contents"].as_array().into_iter().flatten() {
         let model = content["role"] == "model";
         if model && !model_before {
@@ -20,6 +22,10 @@ pub fn read(body: &Value) -> Vec<Item> {
             if !call.is_null() {
                 items.push(Item::call(&call["name"], &call["args"], turn));
             } else if !response.is_null() {
+                match response["id"].as_str() {
+                    Some(id) if results.contains(&id) => continue,
+                    id => results.extend(id),
+                }
                 let output = ["output", "error"].iter().find_map(|key| response["response"][key].as_str());
                 let text = output.map_or_else(|| response["response"].to_string(), str::to_owned);
                 items.push(Item::new(Role::Result, text, turn));
