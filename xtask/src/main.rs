@@ -2,8 +2,10 @@
 //!
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
-//! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements.
+//! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements,
+//! [`agents`] for the programs that tests drive.
 
+mod agents;
 mod bench;
 mod test;
 mod tidy;
@@ -21,6 +23,7 @@ Tasks:
   tidy             Check the crate layers and the module docs against ARCHITECTURE.md
   bench files      Measure checkpoints, restores and diffs beside other tools (see bench --help)
   bench hook       Measure one checkpoint as a fresh process: start, checkpoint, exit
+  agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   help             Print this text
 ";
 
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match task {
         "test" => test::run(rest),
         "tidy" => tidy::run(),
+        "agents" => agents::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

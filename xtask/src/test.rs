@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{tidy, workspace};
+use crate::{agents, tidy, workspace};
 
 /// Runs all stages; arguments after `--` go to the test runner.
 pub fn run(args: &[String]) -> Result<()> {
@@ -26,6 +26,8 @@ pub fn run(args: &[String]) -> Result<()> {
     stage("lints", &mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     heading("tidy");
     tidy::run()?;
+    heading("agents");
+    agents::install()?;
     if nextest() {
         stage("tests", cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]).args(extra))?;
         stage("documentation tests", &mut cargo(&["test", "--doc", "--workspace"]))?;

@@ -5,7 +5,9 @@
 //! [`process`] runs one test of a binary as a real process of its own.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+pub mod agent;
 pub mod contract;
+pub mod model;
 pub mod process;
 pub mod sample;
 pub mod tree;

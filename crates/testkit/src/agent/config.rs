@@ -1,0 +1,152 @@
+//! What each agent must be told to run unattended with the scripted model: files, environment, command line.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::PORT;
+use crate::model::Agent;
+
+/// The files an agent needs in its home, with their content.
+pub fn files(agent: Agent) -> Vec<(&'static str, String)> {
+    match agent {
+        Agent::Claude => Vec::new(),
+        // A model that its catalogue does not know would get no patch tool.
+        Agent::Codex => vec![(
+            ".codex/config.toml",
+            format!(
+                "model = \"gpt-5.5\"\nmodel_provider = \"scripted\"\ncheck_for_update_on_startup = false\n\n\
+                 [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"http://127.0.0.1:{PORT}/v1\"\n\
+                 wire_api = \"responses\"\nenv_key = \"SCRIPTED_API_KEY\"\n"
+            ),
+        )],
+        Agent::Gemini => {
+            let settings = json!({
+                "security": { "auth": { "selectedType": "gemini-api-key" } },
+                "general": { "enableAutoUpdate": false },
+                "privacy": { "usageStatisticsEnabled": false },
+                "telemetry": { "enabled": false },
+                "hooksConfig": { "enabled": true },
+            });
+            vec![(".gemini/settings.json", format!("{settings:#}\n"))]
+        }
+        Agent::Opencode => {
+            let model = json!({ "name": "Scripted", "tool_call": true, "limit": { "context": 200_000, "output": 8_000 } });
+            let config = json!({
+                "$schema": "https://opencode.ai/config.json",
+                "model": "scripted/scripted",
+                "autoupdate": false,
+                "share": "disabled",
+                "provider": { "scripted": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "name": "Scripted",
+                    "options": { "baseURL": format!("http://127.0.0.1:{PORT}/v1"), "apiKey": "sk-scripted" },
+                    "models": { "scripted": model },
+                } },
+            });
+            vec![(".config/opencode/opencode.json", format!("{config:#}\n"))]
+        }
+    }
+}
+
+/// The whole environment of a run.
+pub fn environment(agent: Agent, home: &Path, path: &OsStr) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<(&str, OsString)> = vec![
+        ("HOME", home.into()),
+        ("PATH", path.into()),
+        ("TMPDIR", home.join("tmp").into()),
+        ("USER", "test".into()),
+        ("SHELL", "/bin/bash".into()),
+        ("LANG", "C.UTF-8".into()),
+        ("TERM", "dumb".into()),
+        ("TZ", "UTC".into()),
+    ];
+    let here = format!("http://127.0.0.1:{PORT}");
+    match agent {
+        Agent::Claude => all.extend([
+            ("ANTHROPIC_BASE_URL", here.into()),
+            ("ANTHROPIC_API_KEY", "sk-scripted".into()),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".into()),
+        ]),
+        Agent::Codex => all.push(("SCRIPTED_API_KEY", "sk-scripted".into())),
+        Agent::Gemini => {
+            all.extend([("GOOGLE_GEMINI_BASE_URL", here.into()), ("GEMINI_API_KEY", "scripted".into())])
+        }
+        Agent::Opencode => all.extend([
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1".into()),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "1".into()),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".into()),
+        ]),
+    }
+    all.into_iter().map(|(name, value)| (name.into(), value)).collect()
+}
+
+/// The command line that works on one prompt without asking anybody anything.
+pub fn command(agent: Agent, resume: Option<&str>, more: &[OsString], prompt: &str) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![agent.program().into()];
+    let mut add = |some: &[&str]| words.extend(some.iter().map(OsString::from));
+    match agent {
+        Agent::Claude => {
+            add(&[
+                "-p",
+                prompt,
+                "--output-format",
+                "json",
+                "--allowedTools",
+                "Bash,Edit,Write,Read,Glob,Grep",
+            ]);
+            if let Some(session) = resume {
+                add(&["--resume", session]);
+            }
+            words.extend(more.iter().cloned());
+        }
+        Agent::Codex => {
+            add(&["exec", "-s", "danger-full-access", "--skip-git-repo-check", "--json"]);
+            words.extend(more.iter().cloned());
+            if let Some(session) = resume {
+                words.extend(["resume".into(), session.into()]);
+            }
+            words.push(prompt.into());
+        }
+        Agent::Gemini => {
+            add(&["-p", prompt, "-m", "gemini-2.5-pro", "--approval-mode", "yolo", "--skip-trust"]);
+            add(&["--output-format", "json"]);
+            if let Some(session) = resume {
+                add(&["--resume", session]);
+            }
+            words.extend(more.iter().cloned());
+        }
+        Agent::Opencode => {
+            add(&["run", "--format", "json", "--auto"]);
+            if let Some(session) = resume {
+                add(&["--session", session]);
+            }
+            words.extend(more.iter().cloned());
+            words.push(prompt.into());
+        }
+    }
+    words
+}
+
+/// Where the agents are installed: beside the build that this test binary belongs to.
+///
+/// Fails the test if they are missing or not the ones that are pinned.
+pub fn installed() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let place = program
+        .ancestors()
+        .map(|above| above.join("agents"))
+        .find(|place| place.join("installed.json").exists());
+    let Some(place) = place else {
+        panic!("the real agents are not installed: run `cargo xtask agents install`");
+    };
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../xtask/agents/package-lock.json");
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        read(&place.join("installed.json")) == read(&lock),
+        "the real agents in {} are not the ones that are pinned: run `cargo xtask agents install`",
+        place.display()
+    );
+    place
+}

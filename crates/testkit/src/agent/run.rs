@@ -1,0 +1,274 @@
+//! One run of an agent: its namespace, its model, and an end that leaves nothing behind.
+//!
+//! A shell in a new network namespace raises loopback, starts the model, waits until it listens and starts the agent. All
+//! that either starts is in that namespace, however it detaches itself, so the end of a run is the end of every
+//! process in it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{PORT, RealAgent, config};
+use crate::model::server::{self, Part};
+use crate::model::{Agent, Request, Role, history};
+use crate::tree::scratch_place;
+
+/// Names the directory of the run that a process is to play the model of.
+const PLAY: &str = "STEPBACK_TEST_MODEL";
+
+/// `$0` is the directory of the run, `$1` the test binary, `$2` the limit in seconds, the rest the agent.
+const SHELL: &str = r#"
+set -eu
+run=$0 model=$1 limit=$2
+shift 2
+ip link set lo up
+readlink /proc/self/ns/net > "$run/namespace"
+STEPBACK_TEST_MODEL=$run "$model" --exact scripted_model --nocapture > "$run/model" 2>&1 &
+while [ ! -e "$run/port" ]; do
+    kill -0 $! 2> "$run/gone" || { echo "the model did not start:"; cat "$run/model"; exit 125; } >&2
+    sleep 0.01
+done
+code=0
+timeout --foreground --signal=KILL "$limit" "$@" || code=$?
+exit "$code"
+"#;
+
+/// Plays the model if this process was started to do so. Called by [`scripted_model!`](crate::scripted_model).
+pub fn play_if_asked() {
+    if let Some(run) = std::env::var_os(PLAY) {
+        server::play(Path::new(&run), PORT).unwrap();
+    }
+}
+
+/// Starts a command in a namespace with its model.
+pub(super) fn start(agent: &RealAgent, command: Vec<OsString>) -> Running {
+    let installed = config::installed();
+    let run = TempDir::with_prefix_in("stepback-run-", scratch_place()).unwrap();
+    let workspace = agent.workspace.canonicalize().unwrap();
+    let part = Part { agent: agent.agent, workspace: workspace.clone(), script: agent.script.clone() };
+    fs::write(run.path().join("part.json"), serde_json::to_vec(&part).unwrap()).unwrap();
+
+    let unshare = if geteuid().is_root() { "-n" } else { "-rn" };
+    let written = |name: &str| File::create(run.path().join(name)).unwrap();
+    let mut process = Command::new("unshare");
+    process
+        .args([unshare, "--", "sh", "-c", SHELL])
+        .arg(run.path())
+        .arg(std::env::current_exe().unwrap())
+        .arg(agent.limit.as_secs().max(1).to_string())
+        .args(command)
+        .current_dir(workspace)
+        .env_clear()
+        .envs(config::environment(agent.agent, &agent.home, &search_path(agent, &installed)))
+        .envs(agent.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(written("stdout"))
+        .stderr(written("stderr"))
+        .process_group(0);
+    let child = process.spawn().unwrap();
+    Running { agent: agent.agent, child, run, begun: Instant::now(), limit: agent.limit, status: None }
+}
+
+fn search_path(agent: &RealAgent, installed: &Path) -> OsString {
+    let mine = std::env::var_os("PATH").unwrap_or_default();
+    let node = std::env::split_paths(&mine).find(|directory| directory.join("node").exists());
+    let system = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    let all = agent.path.iter().cloned().chain([installed.join("bin")]).chain(node).chain(system);
+    std::env::join_paths(all).unwrap()
+}
+
+/// An agent at work. Dropped, it and all it started are ended.
+#[derive(Debug)]
+pub struct Running {
+    agent: Agent,
+    child: Child,
+    run: TempDir,
+    begun: Instant,
+    limit: Duration,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// The requests that reached the model so far.
+    pub fn requests(&self) -> Vec<Request> {
+        server::logged(&self.run.path().join("requests.jsonl"))
+    }
+
+    /// What it wrote to stdout so far.
+    pub fn stdout(&self) -> String {
+        self.written("stdout")
+    }
+
+    /// What it wrote to stderr so far.
+    pub fn stderr(&self) -> String {
+        self.written("stderr")
+    }
+
+    /// Whether it is still at work.
+    pub fn is_running(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().unwrap();
+        }
+        self.status.is_none()
+    }
+
+    /// Waits until something is true; fails the test if the agent ends before, or at its limit.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        while !holds(self) {
+            assert!(self.is_running(), "the agent ended before {what}:\n{}", self.said());
+            assert!(self.begun.elapsed() < self.limit, "no sign of {what}:\n{}", self.said());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits for its end; fails the test if it takes longer than its limit.
+    #[track_caller]
+    pub fn wait(mut self) -> Outcome {
+        while self.is_running() {
+            if self.begun.elapsed() > self.limit {
+                self.end();
+                panic!("the agent was not done after {:?}:\n{}", self.limit, self.said());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.outcome()
+    }
+
+    /// Ends it and all it started, as a crash would.
+    pub fn kill(mut self) -> Outcome {
+        self.end();
+        self.outcome()
+    }
+
+    fn outcome(mut self) -> Outcome {
+        let took = self.begun.elapsed();
+        self.end();
+        Outcome {
+            agent: self.agent,
+            code: self.status.and_then(|status| status.code()),
+            stdout: self.stdout(),
+            stderr: self.stderr(),
+            requests: self.requests(),
+            took,
+        }
+    }
+
+    fn end(&mut self) {
+        let namespace = self.written("namespace");
+        let own = fs::read_link("/proc/self/ns/net").unwrap();
+        // Without a namespace of its own there is only the shell so far.
+        if namespace.trim().is_empty() || own == Path::new(namespace.trim()) {
+            let _ = self.child.kill();
+        } else {
+            // Whoever starts a process while this looks is found in the next round.
+            while end_all_in(Path::new(namespace.trim())) > 0 {
+                thread::sleep(Duration::from_millis(2));
+                if self.begun.elapsed() > self.limit + Duration::from_secs(30) {
+                    break;
+                }
+            }
+        }
+        if self.status.is_none() {
+            self.status = Some(self.child.wait().unwrap());
+        }
+    }
+
+    fn written(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.run.path().join(name)).unwrap_or_default()).into_owned()
+    }
+
+    fn said(&self) -> String {
+        shown(&self.stdout(), &self.stderr(), &self.requests())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Ends every process in a network namespace and says how many there were. Dead ones have none any more.
+fn end_all_in(namespace: &Path) -> usize {
+    let mut found = 0;
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
+            continue;
+        };
+        if fs::read_link(entry.path().join("ns/net")).is_ok_and(|theirs| theirs == namespace) {
+            // It may have ended since.
+            let _ = kill_process(id, Signal::KILL);
+            found += 1;
+        }
+    }
+    found
+}
+
+/// What a run did.
+#[derive(Debug)]
+pub struct Outcome {
+    agent: Agent,
+    /// Its exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// What it wrote to stdout.
+    pub stdout: String,
+    /// What it wrote to stderr.
+    pub stderr: String,
+    /// All requests that reached the model.
+    pub requests: Vec<Request>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Outcome {
+    /// Fails the test unless the run ended with exit code 0.
+    #[track_caller]
+    pub fn succeeds(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}", shown(&self.stdout, &self.stderr, &self.requests));
+        self
+    }
+
+    /// The requests that turns of the script answered.
+    pub fn turns(&self) -> Vec<&Request> {
+        self.requests.iter().filter(|request| request.is_turn()).collect()
+    }
+
+    /// The conversation that the request of turn `n` of this run carried.
+    #[track_caller]
+    pub fn history(&self, n: usize) -> Vec<(Role, String)> {
+        history(self.agent, self.turns()[n])
+    }
+
+    /// The id of the session, from what the agent printed.
+    #[track_caller]
+    pub fn session(&self) -> String {
+        let key = match self.agent {
+            Agent::Claude | Agent::Gemini => "session_id",
+            Agent::Codex => "thread_id",
+            Agent::Opencode => "sessionID",
+        };
+        let whole = serde_json::from_str::<Value>(&self.stdout).ok();
+        let mut documents =
+            whole.into_iter().chain(self.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()));
+        let session = documents.find_map(|document| document[key].as_str().map(str::to_owned));
+        session.unwrap_or_else(|| panic!("no `{key}` in:\n{}", self.stdout))
+    }
+}
+
+fn shown(stdout: &str, stderr: &str, requests: &[Request]) -> String {
+    let asked: Vec<String> = requests
+        .iter()
+        .map(|request| format!("{} {} -> {:?}", request.method, request.path, request.answer))
+        .collect();
+    format!("stdout:\n{stdout}\nstderr:\n{stderr}\nrequests:\n{}", asked.join("\n"))
+}

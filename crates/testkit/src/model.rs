@@ -1,0 +1,99 @@
+//! A model that says what a script tells it to: the other end of every wire a coding agent speaks.
+//!
+//! Tests drive real agents, and a real agent needs a model to talk to. This one is a small HTTP server that speaks four
+//! wires ([`wire`]), answers each request with the turn of a [`script`] that comes next in the conversation *the
+//! request itself carries*, and keeps every request. Nothing counts calls globally: a resumed, rewound or
+//! forked conversation goes on where its own history ends, whichever process asks.
+//!
+//! Start reading at [`Script`] for what a test writes down, [`server`] for how a turn is chosen, [`history`] for
+//! comparing what two agents carry, and [`mod@crate::agent`] for running an agent against all this.
+
+pub mod http;
+pub mod script;
+pub mod server;
+pub mod tools;
+pub mod wire;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use script::{Call, Conversation, Script, Turn};
+pub use server::Server;
+pub use wire::{Role, history};
+
+/// The agents that tests drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agent {
+    /// Claude Code, over Anthropic Messages.
+    Claude,
+    /// Codex, over OpenAI Responses.
+    Codex,
+    /// Gemini CLI, over Gemini's generateContent.
+    Gemini,
+    /// opencode, over OpenAI Chat Completions.
+    Opencode,
+}
+
+impl Agent {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode];
+
+    /// The name of its program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+        }
+    }
+}
+
+/// One request that arrived, and what was done about it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// `POST`, `HEAD` …
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case, in the order they came.
+    pub headers: Vec<(String, String)>,
+    /// The JSON body; null if there was none.
+    pub body: Value,
+    /// What it was answered with.
+    pub answer: Answered,
+}
+
+impl Request {
+    /// The value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a turn of the script answered it.
+    pub fn is_turn(&self) -> bool {
+        matches!(self.answer, Answered::Turn { .. })
+    }
+}
+
+/// What a request was answered with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answered {
+    /// A turn of the script.
+    Turn {
+        /// Which conversation of the script.
+        conversation: usize,
+        /// Which turn of it.
+        turn: usize,
+    },
+    /// A harmless text, because the script has no further turn.
+    Over,
+    /// A harmless text, because the request offers no tools: a title, a summary, a choice of model.
+    Aside,
+    /// The error that the script wants, with this status.
+    Failed(u16),
+    /// Not a question to a model at all.
+    Other(u16),
+}

@@ -1,0 +1,192 @@
+//! What the model is to say, in words that no agent in particular uses.
+//!
+//! A [`Script`] holds conversations; each is a list of [`Turn`]s, and a turn is some text, some tool [`Call`]s, or
+//! both. The same script plays on every agent: [`super::tools`] knows what a call is called there.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Everything the model is to say in one run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Script {
+    /// The conversations; which one a request belongs to is decided by [`Conversation::when`].
+    pub conversations: Vec<Conversation>,
+}
+
+impl Script {
+    /// A script of one conversation, whatever the prompt: turn *n* answers a request that carries *n* turns already.
+    pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self { conversations: vec![Conversation { when: None, turns: turns.into_iter().collect() }] }
+    }
+
+    /// Adds a conversation for prompts that contain `marker`: its first turn answers the last such prompt.
+    #[must_use]
+    pub fn when(mut self, marker: &str, turns: impl IntoIterator<Item = Turn>) -> Self {
+        let turns = turns.into_iter().collect();
+        self.conversations.push(Conversation { when: Some(marker.to_owned()), turns });
+        self
+    }
+}
+
+/// The turns for one kind of prompt.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Conversation {
+    /// What a prompt must contain; the latest prompt that matches any conversation decides, and without a match
+    /// the conversation that asks for nothing.
+    pub when: Option<String>,
+    /// What the model says, one after the other.
+    pub turns: Vec<Turn>,
+}
+
+/// One answer of the model.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Turn {
+    /// What it says.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// The tools it calls, all at once.
+    #[serde(default)]
+    pub calls: Vec<Call>,
+    /// How long it thinks first, in milliseconds.
+    #[serde(default)]
+    pub delay: u64,
+    /// It answers only once this file exists.
+    #[serde(default)]
+    pub until: Option<PathBuf>,
+    /// Status and number of the errors that come before the answer.
+    #[serde(default)]
+    pub fails: Option<(u16, u32)>,
+}
+
+impl Turn {
+    /// Only says something, which ends the agent's work on a prompt.
+    pub fn text(text: &str) -> Self {
+        Self { text: Some(text.to_owned()), ..Self::default() }
+    }
+
+    /// Calls one tool.
+    pub fn call(call: Call) -> Self {
+        Self::calls([call])
+    }
+
+    /// Calls several tools at once.
+    pub fn calls(calls: impl IntoIterator<Item = Call>) -> Self {
+        Self { calls: calls.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Runs a shell command.
+    pub fn shell(command: &str) -> Self {
+        Self::call(Call::shell(command))
+    }
+
+    /// Writes a whole file.
+    pub fn write(path: impl AsRef<Path>, content: &str) -> Self {
+        Self::call(Call::write(path, content))
+    }
+
+    /// Replaces whole lines of a file. Some agents want it read first.
+    pub fn edit(path: impl AsRef<Path>, old: &str, new: &str) -> Self {
+        Self::call(Call::edit(path, old, new))
+    }
+
+    /// Reads a file.
+    pub fn read(path: impl AsRef<Path>) -> Self {
+        Self::call(Call::read(path))
+    }
+
+    /// Says something along with its calls.
+    #[must_use]
+    pub fn saying(mut self, text: &str) -> Self {
+        self.text = Some(text.to_owned());
+        self
+    }
+
+    /// Thinks for some milliseconds first.
+    #[must_use]
+    pub fn after(mut self, milliseconds: u64) -> Self {
+        self.delay = milliseconds;
+        self
+    }
+
+    /// Says nothing before this file exists.
+    #[must_use]
+    pub fn once_exists(mut self, path: impl AsRef<Path>) -> Self {
+        self.until = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Answers with an error `times` times before it says anything; 529 is "overloaded".
+    #[must_use]
+    pub fn failing(mut self, status: u16, times: u32) -> Self {
+        self.fails = Some((status, times));
+        self
+    }
+}
+
+/// One call of a tool. Paths are relative to the workspace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// Run a command in a shell.
+    Shell {
+        /// The command line.
+        command: String,
+    },
+    /// Write a whole file.
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        content: String,
+    },
+    /// Replace some whole lines of a file by others.
+    Edit {
+        /// Where.
+        path: PathBuf,
+        /// The lines that are there.
+        old: String,
+        /// The lines that will be there.
+        new: String,
+    },
+    /// Read a file.
+    Read {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A tool that only this agent has, by its own name; `{workspace}` in its input is where the agent works.
+    Named {
+        /// What the agent calls it.
+        name: String,
+        /// Its input as the agent wants it.
+        input: Value,
+    },
+}
+
+impl Call {
+    /// Run a command in a shell.
+    pub fn shell(command: &str) -> Self {
+        Self::Shell { command: command.to_owned() }
+    }
+
+    /// Write a whole file.
+    pub fn write(path: impl AsRef<Path>, content: &str) -> Self {
+        Self::Write { path: path.as_ref().to_owned(), content: content.to_owned() }
+    }
+
+    /// Replace some whole lines of a file by others.
+    pub fn edit(path: impl AsRef<Path>, old: &str, new: &str) -> Self {
+        Self::Edit { path: path.as_ref().to_owned(), old: old.to_owned(), new: new.to_owned() }
+    }
+
+    /// Read a file.
+    pub fn read(path: impl AsRef<Path>) -> Self {
+        Self::Read { path: path.as_ref().to_owned() }
+    }
+
+    /// A tool that only one agent has.
+    pub fn named(name: &str, input: Value) -> Self {
+        Self::Named { name: name.to_owned(), input }
+    }
+}

@@ -1,0 +1,303 @@
+//! The server: which turn answers a request, and the record of all requests.
+//!
+//! One thread for each connection; connections stay open. A request is recorded *before* it is answered, so whoever sees
+//! an effect of an answer finds the request that led to it.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::http::{self, Message, Reply};
+use super::script::{Script, Turn};
+use super::wire::{self, Answer, Item, Role};
+use super::{Agent, Answered, Request, tools};
+
+/// The longest a turn waits for its file.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// All a server has to know, as it is handed to one in another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// Who it talks to.
+    pub agent: Agent,
+    /// Where that agent works.
+    pub workspace: PathBuf,
+    /// What it says.
+    pub script: Script,
+}
+
+/// A model in this process.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    record: Arc<Record>,
+}
+
+#[derive(Debug)]
+struct Record {
+    part: Part,
+    requests: Mutex<Vec<Request>>,
+    log: Option<Mutex<File>>,
+    failed: Mutex<HashMap<(usize, usize), u32>>,
+}
+
+impl Server {
+    /// Starts a model on a port of 127.0.0.1 that the system chooses.
+    pub fn start(part: Part) -> Self {
+        Self::listen(part, 0, None).unwrap()
+    }
+
+    /// Starts a model on a given port, writing each request as a line of JSON to `log`.
+    pub fn listen(part: Part, port: u16, log: Option<&Path>) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port))?;
+        let address = listener.local_addr()?;
+        let log = match log {
+            Some(path) => Some(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)),
+            None => None,
+        };
+        let record = Arc::new(Record { part, requests: Mutex::default(), log, failed: Mutex::default() });
+        let shared = Arc::clone(&record);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    // A connection that breaks is the agent's business; what it asked is on record.
+                    let _ = shared.serve(&stream);
+                });
+            }
+        });
+        Ok(Self { address, record })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// All requests so far.
+    pub fn requests(&self) -> Vec<Request> {
+        self.record.requests.lock().unwrap().clone()
+    }
+}
+
+impl Record {
+    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let (mut reader, mut writer) = (BufReader::new(stream), stream);
+        while let Some(message) = http::read(&mut reader, &mut writer)? {
+            let closes = message.closes();
+            let reply = self.answer(message);
+            http::write(&mut writer, &reply)?;
+            if closes {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, message: Message) -> Reply {
+        let body: Value = serde_json::from_slice(&message.body).unwrap_or(Value::Null);
+        let path = message.path.split('?').next().unwrap_or_default().to_owned();
+        let (answered, reply) = if message.method == "POST" && asks(self.part.agent, &path) {
+            self.say(&path, &body)
+        } else if path == "/" {
+            (Answered::Other(200), Answering::Now(Reply::Empty(200)))
+        } else {
+            (
+                Answered::Other(404),
+                Answering::Now(Reply::Json(404, json!({ "error": { "message": "not here" } }))),
+            )
+        };
+        let Message { method, path, headers, .. } = message;
+        self.keep(Request { method, path, headers, body, answer: answered });
+        match reply {
+            Answering::Now(reply) => reply,
+            Answering::Later(turn, reply) => {
+                thread::sleep(Duration::from_millis(turn.delay));
+                let begun = Instant::now();
+                while turn.until.as_ref().is_some_and(|file| !file.exists()) && begun.elapsed() < PATIENCE {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                reply
+            }
+        }
+    }
+
+    fn keep(&self, request: Request) {
+        if let Some(log) = &self.log {
+            let mut line = serde_json::to_vec(&request).unwrap();
+            line.push(b'\n');
+            log.lock().unwrap().write_all(&line).unwrap();
+        }
+        self.requests.lock().unwrap().push(request);
+    }
+
+    fn say(&self, path: &str, body: &Value) -> (Answered, Answering) {
+        let part = &self.part;
+        let stream = body["stream"] == true || path.ends_with(":streamGenerateContent");
+        let items = wire::items(part.agent, body);
+        let (conversation, turn) = choose(&part.script, &items);
+        let mut answer = Answer {
+            key: format!("c{conversation}t{}", wire::turns(&items)),
+            text: Some("The script is over.".to_owned()),
+            calls: Vec::new(),
+            model: body["model"].as_str().unwrap_or("scripted").to_owned(),
+        };
+        let offered = wire::offered(body);
+        if offered.is_empty() {
+            // Whoever asks for JSON asks for a title or a choice of model.
+            answer.text = Some(
+                "{\"title\":\"Scripted\",\"model_choice\":\"pro\",\"reasoning\":\"scripted\"}".to_owned(),
+            );
+            if part.agent == Agent::Opencode {
+                answer.text = Some("Scripted".to_owned());
+            }
+            return (Answered::Aside, Answering::Now(wire::write(part.agent, &answer, stream)));
+        }
+        let found = part.script.conversations.get(conversation).and_then(|chosen| chosen.turns.get(turn));
+        let Some(found) = found else {
+            return (Answered::Over, Answering::Now(wire::write(part.agent, &answer, stream)));
+        };
+        if let Some((status, times)) = found.fails {
+            let mut failed = self.failed.lock().unwrap();
+            let failed = failed.entry((conversation, turn)).or_default();
+            if *failed < times {
+                *failed += 1;
+                let error = json!({ "type": "error", "error": {
+                    "type": "overloaded_error", "message": "scripted", "code": status, "status": "UNAVAILABLE",
+                } });
+                return (Answered::Failed(status), Answering::Now(Reply::Json(status, error)));
+            }
+        }
+        answer.text.clone_from(&found.text);
+        let translated = |call| tools::translate(part.agent, call, &part.workspace, &offered);
+        answer.calls = found.calls.iter().map(translated).collect();
+        let reply = wire::write(part.agent, &answer, stream);
+        (Answered::Turn { conversation, turn }, Answering::Later(found.clone(), reply))
+    }
+}
+
+enum Answering {
+    Now(Reply),
+    Later(Turn, Reply),
+}
+
+fn asks(agent: Agent, path: &str) -> bool {
+    match agent {
+        Agent::Claude => path == "/v1/messages",
+        Agent::Codex => path == "/v1/responses",
+        Agent::Gemini => path.ends_with(":streamGenerateContent") || path.ends_with(":generateContent"),
+        Agent::Opencode => path == "/v1/chat/completions",
+    }
+}
+
+/// Which turn of which conversation comes next: the latest prompt with a marker decides, and the model's turns since.
+fn choose(script: &Script, items: &[Item]) -> (usize, usize) {
+    for (at, item) in items.iter().enumerate().rev().filter(|(_, item)| item.role == Role::User) {
+        let marked = script.conversations.iter().position(|conversation| {
+            conversation.when.as_ref().is_some_and(|marker| item.text.contains(marker.as_str()))
+        });
+        if let Some(conversation) = marked {
+            return (conversation, wire::turns(&items[at..]));
+        }
+    }
+    let plain = script.conversations.iter().position(|conversation| conversation.when.is_none());
+    (plain.unwrap_or(script.conversations.len()), wire::turns(items))
+}
+
+/// The requests in a log that a server wrote; a line that is still being written is left out.
+pub fn logged(log: &Path) -> Vec<Request> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Plays the part written down in a directory, for as long as the process lives: reads `part.json`, writes each request
+/// to `requests.jsonl`, and says by a file `port` that it listens.
+pub fn play(directory: &Path, port: u16) -> io::Result<()> {
+    let part: Part = serde_json::from_slice(&fs::read(directory.join("part.json"))?)?;
+    let server = Server::listen(part, port, Some(&directory.join("requests.jsonl")))?;
+    fs::write(directory.join("port.new"), server.address().port().to_string())?;
+    fs::rename(directory.join("port.new"), directory.join("port"))?;
+    loop {
+        thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(role: Role, text: &str, turn: usize) -> Item {
+        Item { role, text: text.to_owned(), turn: turn.to_string() }
+    }
+
+    #[test]
+    fn the_latest_marked_prompt_decides_and_its_turns_count() {
+        let script =
+            Script::new([Turn::text("a")]).when("fix", [Turn::text("b")]).when("test", [Turn::text("c")]);
+        let mut items = vec![item(Role::User, "please fix it", 0)];
+        assert_eq!(choose(&script, &items), (1, 0));
+        items.extend([item(Role::Call, "x", 1), item(Role::Result, "y", 2), item(Role::Model, "z", 3)]);
+        assert_eq!(choose(&script, &items), (1, 2));
+        items.push(item(Role::User, "go on", 4));
+        assert_eq!(choose(&script, &items), (1, 2));
+        items.push(item(Role::User, "now test it", 5));
+        assert_eq!(choose(&script, &items), (2, 0));
+        assert_eq!(choose(&script, &[item(Role::User, "hello", 0), item(Role::Model, "hi", 1)]), (0, 1));
+    }
+
+    #[test]
+    fn every_agent_gets_its_turn_over_its_wire_and_all_is_on_record() {
+        for (agent, path, body) in [
+            (
+                Agent::Claude,
+                "/v1/messages?beta=true",
+                json!({ "messages": [], "tools": [{ "name": "Bash" }], "stream": true }),
+            ),
+            (
+                Agent::Codex,
+                "/v1/responses",
+                json!({ "input": [], "tools": [{ "name": "exec_command" }], "stream": true }),
+            ),
+            (
+                Agent::Gemini,
+                "/v1beta/models/m:streamGenerateContent?alt=sse",
+                json!({ "contents": [], "tools": [{ "name": "a" }] }),
+            ),
+            (
+                Agent::Opencode,
+                "/v1/chat/completions",
+                json!({ "messages": [], "tools": [{ "name": "bash" }] }),
+            ),
+        ] {
+            let script = Script::new([Turn::shell("ls -l").failing(529, 1)]);
+            let server = Server::start(Part { agent, workspace: PathBuf::from("/w"), script });
+            let ask = || {
+                let mut stream = TcpStream::connect(server.address()).unwrap();
+                let body = body.to_string();
+                write!(
+                    stream,
+                    "POST {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+                .unwrap();
+                io::read_to_string(stream).unwrap()
+            };
+            assert!(ask().starts_with("HTTP/1.1 529"));
+            let answer = ask();
+            assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("ls -l"), "{agent:?}: {answer}");
+            let answers: Vec<Answered> =
+                server.requests().into_iter().map(|request| request.answer).collect();
+            assert_eq!(answers, [Answered::Failed(529), Answered::Turn { conversation: 0, turn: 0 }]);
+        }
+    }
+}

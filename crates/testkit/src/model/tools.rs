@@ -1,0 +1,138 @@
+//! What each agent calls the tools that a script names neutrally, and what input they take there.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Agent;
+use super::script::Call;
+
+/// A call as one agent understands it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    /// The tool's name there.
+    pub name: String,
+    /// Its input: an object, or a text for a tool that takes free text.
+    pub input: Value,
+}
+
+/// Puts a call into an agent's own words. `offered` are the tools that the agent's request names.
+pub fn translate(agent: Agent, call: &Call, workspace: &Path, offered: &[String]) -> ToolCall {
+    let absolute = |path: &Path| workspace.join(path).to_string_lossy().into_owned();
+    let (name, input) = match (agent, call) {
+        (_, Call::Named { name, input }) => (name.as_str(), placed(input, workspace)),
+
+        (Agent::Claude, Call::Shell { command }) => {
+            ("Bash", json!({ "command": command, "description": "Runs a scripted command" }))
+        }
+        (Agent::Claude, Call::Write { path, content }) => {
+            ("Write", json!({ "file_path": absolute(path), "content": content }))
+        }
+        (Agent::Claude, Call::Edit { path, old, new }) => {
+            ("Edit", json!({ "file_path": absolute(path), "old_string": old, "new_string": new }))
+        }
+        (Agent::Claude, Call::Read { path }) => ("Read", json!({ "file_path": absolute(path) })),
+
+        (Agent::Codex, Call::Shell { command }) => codex_shell(command, offered),
+        (Agent::Codex, Call::Write { path, content }) => {
+            let patch = format!("*** Add File: {}\n{}", path.display(), prefixed('+', content));
+            ("apply_patch", wrapped(&patch))
+        }
+        (Agent::Codex, Call::Edit { path, old, new }) => {
+            let (old, new) = (prefixed('-', old), prefixed('+', new));
+            ("apply_patch", wrapped(&format!("*** Update File: {}\n@@\n{old}{new}", path.display())))
+        }
+        (Agent::Codex, Call::Read { path }) => codex_shell(&format!("cat '{}'", path.display()), offered),
+
+        (Agent::Gemini, Call::Shell { command }) => {
+            ("run_shell_command", json!({ "command": command, "description": "Runs a scripted command" }))
+        }
+        (Agent::Gemini, Call::Write { path, content }) => {
+            ("write_file", json!({ "file_path": absolute(path), "content": content }))
+        }
+        (Agent::Gemini, Call::Edit { path, old, new }) => (
+            "replace",
+            json!({ "file_path": absolute(path), "instruction": "As the script says", "old_string": old, "new_string": new }),
+        ),
+        (Agent::Gemini, Call::Read { path }) => ("read_file", json!({ "file_path": absolute(path) })),
+
+        (Agent::Opencode, Call::Shell { command }) => {
+            ("bash", json!({ "command": command, "description": "Runs a scripted command" }))
+        }
+        (Agent::Opencode, Call::Write { path, content }) => {
+            ("write", json!({ "filePath": absolute(path), "content": content }))
+        }
+        (Agent::Opencode, Call::Edit { path, old, new }) => {
+            ("edit", json!({ "filePath": absolute(path), "oldString": old, "newString": new }))
+        }
+        (Agent::Opencode, Call::Read { path }) => ("read", json!({ "filePath": absolute(path) })),
+    };
+    ToolCall { name: name.to_owned(), input }
+}
+
+/// Codex has had three names for its shell; the request says which one this version offers.
+fn codex_shell<'a>(command: &str, offered: &[String]) -> (&'a str, Value) {
+    let has = |name: &str| offered.iter().any(|tool| tool == name);
+    if has("shell_command") && !has("exec_command") {
+        ("shell_command", json!({ "command": command }))
+    } else if has("shell") && !has("exec_command") {
+        ("shell", json!({ "command": ["bash", "-c", command] }))
+    } else {
+        ("exec_command", json!({ "cmd": command }))
+    }
+}
+
+fn prefixed(sign: char, lines: &str) -> String {
+    lines.lines().map(|line| format!("{sign}{line}\n")).collect()
+}
+
+fn wrapped(patch: &str) -> Value {
+    Value::String(format!("*** Begin Patch\n{patch}*** End Patch"))
+}
+
+fn placed(input: &Value, workspace: &Path) -> Value {
+    match input {
+        Value::String(text) => Value::String(text.replace("{workspace}", &workspace.to_string_lossy())),
+        Value::Array(items) => items.iter().map(|item| placed(item, workspace)).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (key.clone(), placed(value, workspace))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(agent: Agent, call: &Call) -> ToolCall {
+        translate(agent, call, Path::new("/w"), &[])
+    }
+
+    #[test]
+    fn an_edit_becomes_a_patch_for_codex_and_two_texts_for_the_others() {
+        let edit = Call::edit("a.txt", "one\ntwo\n", "ONE\n");
+        assert_eq!(
+            said(Agent::Codex, &edit).input,
+            "*** Begin Patch\n*** Update File: a.txt\n@@\n-one\n-two\n+ONE\n*** End Patch"
+        );
+        assert_eq!(said(Agent::Claude, &edit).input["old_string"], "one\ntwo\n");
+        assert_eq!(said(Agent::Opencode, &edit).input["filePath"], "/w/a.txt");
+    }
+
+    #[test]
+    fn a_named_tool_learns_where_the_agent_works() {
+        let call = Call::named("Glob", json!({ "paths": ["{workspace}/a"] }));
+        assert_eq!(said(Agent::Claude, &call).input, json!({ "paths": ["/w/a"] }));
+    }
+
+    #[test]
+    fn codex_gets_the_shell_it_offers() {
+        let shell = Call::shell("ls");
+        let offered = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let name = |names: &[&str]| translate(Agent::Codex, &shell, Path::new("/w"), &offered(names)).name;
+        assert_eq!(name(&["exec_command", "shell"]), "exec_command");
+        assert_eq!(name(&["shell_command"]), "shell_command");
+        assert_eq!(name(&["shell"]), "shell");
+    }
+}

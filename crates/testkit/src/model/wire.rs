@@ -1,0 +1,220 @@
+//! The four wires: what a conversation looks like in a request, and how an answer is written.
+//!
+//! Each wire is a module with the same two functions: `read` takes a request's body apart into [`Item`]s, `write` puts
+//! an [`Answer`] into the wire's own form. All else works on items, so that "the history this request carries" means the
+//! same for every agent.
+
+pub mod chat;
+pub mod gemini;
+pub mod messages;
+pub mod responses;
+
+use serde_json::Value;
+
+use super::http::Reply;
+use super::tools::ToolCall;
+use super::{Agent, Request};
+
+/// Who an item of a conversation is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A prompt, or what the agent says in the user's name.
+    User,
+    /// Text of the model.
+    Model,
+    /// The model calls a tool: its name and its input.
+    Call,
+    /// What the tool gave back.
+    Result,
+}
+
+/// One piece of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// Who it is from.
+    pub role: Role,
+    /// What it says.
+    pub text: String,
+    /// What the model said in one answer has one key.
+    pub turn: String,
+}
+
+impl Item {
+    fn new(role: Role, text: impl Into<String>, turn: impl ToString) -> Self {
+        Self { role, text: text.into(), turn: turn.to_string() }
+    }
+
+    fn call(name: &Value, input: &Value, turn: impl ToString) -> Self {
+        let name = name.as_str().unwrap_or_default();
+        let input = input.as_str().map_or_else(|| input.to_string(), str::to_owned);
+        Self::new(Role::Call, format!("{name} {input}"), turn)
+    }
+}
+
+/// What the model answers, in the agent's words.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Unique in the conversation; every id in the answer is made from it.
+    pub key: String,
+    /// What it says.
+    pub text: Option<String>,
+    /// The tools it calls.
+    pub calls: Vec<ToolCall>,
+    /// The model's name, as the request gave it.
+    pub model: String,
+}
+
+/// The conversation that a request carries, without what the agent adds on its own: its instructions, the
+/// environment, reminders.
+pub fn history(agent: Agent, request: &Request) -> Vec<(Role, String)> {
+    items(agent, &request.body).into_iter().map(|item| (item.role, item.text)).collect()
+}
+
+/// The items of the conversation in a request's body.
+pub fn items(agent: Agent, body: &Value) -> Vec<Item> {
+    let mut items = match agent {
+        Agent::Claude => messages::read(body),
+        Agent::Codex => responses::read(body),
+        Agent::Gemini => gemini::read(body),
+        Agent::Opencode => chat::read(body),
+    };
+    for item in &mut items {
+        item.text = plain(&item.text);
+    }
+    items.retain(|item| !added(item));
+    items
+}
+
+/// Puts an answer into the agent's wire, as a stream or as one document.
+pub fn write(agent: Agent, answer: &Answer, stream: bool) -> Reply {
+    match agent {
+        Agent::Claude => messages::write(answer, stream),
+        Agent::Codex => responses::write(answer, stream),
+        Agent::Gemini => gemini::write(answer, stream),
+        Agent::Opencode => chat::write(answer, stream),
+    }
+}
+
+/// How many answers of the model there are among `items`.
+pub fn turns(items: &[Item]) -> usize {
+    let mut seen: Vec<&str> = Vec::new();
+    for item in items.iter().filter(|item| matches!(item.role, Role::Model | Role::Call)) {
+        if !seen.contains(&item.turn.as_str()) {
+            seen.push(&item.turn);
+        }
+    }
+    seen.len()
+}
+
+/// The tools that a request offers to the model.
+pub fn offered(body: &Value) -> Vec<String> {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let declared = |tool: &Value| -> Vec<Value> {
+        let nested = tool["functionDeclarations"].as_array().or(tool["function_declarations"].as_array());
+        nested.cloned().unwrap_or_else(|| vec![tool.clone()])
+    };
+    tools
+        .flat_map(declared)
+        .filter_map(|tool| tool["name"].as_str().or(tool["function"]["name"].as_str()).map(str::to_owned))
+        .collect()
+}
+
+/// A text without the reminders that Claude Code puts into it.
+fn plain(text: &str) -> String {
+    let (open, close) = ("<system-reminder>", "</system-reminder>");
+    let mut rest = text;
+    let mut kept = String::new();
+    while let Some((before, after)) = rest.split_once(open) {
+        kept.push_str(before);
+        rest = after.split_once(close).map_or("", |(_, after)| after);
+    }
+    kept.push_str(rest);
+    kept.trim().to_owned()
+}
+
+/// Whether an item is one that no person and no model said.
+fn added(item: &Item) -> bool {
+    const BY_THE_AGENT: [&str; 4] =
+        ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<session_context>"];
+    const AS_THE_MODEL: [&str; 2] = ["No response requested.", "[The previous response was interrupted"];
+    let begins = |starts: &[&str]| starts.iter().any(|start| item.text.starts_with(start));
+    match item.role {
+        Role::User => item.text.is_empty() || begins(&BY_THE_AGENT),
+        Role::Model => item.text.is_empty() || begins(&AS_THE_MODEL),
+        Role::Call | Role::Result => false,
+    }
+}
+
+/// The text of a content that is a string or a list of blocks with texts.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().filter_map(|block| block["text"].as_str().or(block.as_str()));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reminders_and_environments_are_no_history() {
+        let body = json!({ "messages": [
+            { "role": "user", "content": [
+                { "type": "text", "text": "<system-reminder>a</system-reminder>" },
+                { "type": "text", "text": "go" },
+            ] },
+            { "role": "assistant", "content": [
+                { "type": "text", "text": "well" },
+                { "type": "tool_use", "id": "t", "name": "Bash", "input": { "command": "ls" } },
+            ] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "t", "content": "x\n<system-reminder>b</system-reminder>" },
+            ] },
+            { "role": "assistant", "content": "No response requested." },
+        ] });
+        let items = items(Agent::Claude, &body);
+        let texts: Vec<_> = items.iter().map(|item| (item.role, item.text.as_str())).collect();
+        let expected = [
+            (Role::User, "go"),
+            (Role::Model, "well"),
+            (Role::Call, "Bash {\"command\":\"ls\"}"),
+            (Role::Result, "x"),
+        ];
+        assert_eq!(texts, expected);
+        assert_eq!(turns(&items), 1);
+    }
+
+    #[test]
+    fn calls_made_at_once_are_one_turn_even_if_their_results_come_between() {
+        let call =
+            |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{}" });
+        let output = |id: &str| json!({ "type": "function_call_output", "call_id": id, "output": "o" });
+        let body = json!({ "input": [
+            { "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "go" }] },
+            call("call_c0t0n0"), output("call_c0t0n0"), call("call_c0t0n1"), output("call_c0t0n1"),
+            call("call_c0t1n0"), output("call_c0t1n0"),
+        ] });
+        assert_eq!(turns(&items(Agent::Codex, &body)), 2);
+    }
+
+    #[test]
+    fn tools_are_found_in_every_wire() {
+        assert_eq!(offered(&json!({ "tools": [{ "name": "a" }] })), ["a"]);
+        assert_eq!(
+            offered(&json!({ "tools": [{ "type": "function", "function": { "name": "a" } }] })),
+            ["a"]
+        );
+        assert_eq!(
+            offered(&json!({ "tools": [{ "functionDeclarations": [{ "name": "a" }, { "name": "b" }] }] })),
+            ["a", "b"]
+        );
+        assert!(offered(&json!({ "tools": [] })).is_empty());
+    }
+}

@@ -1,0 +1,73 @@
+//! Anthropic Messages: `POST /v1/messages`.
+
+use serde_json::{Value, json};
+
+use super::{Answer, Item, Role, text_of};
+use crate::model::http::Reply;
+
+/// Takes a request apart.
+pub fn read(body: &Value) -> Vec<Item> {
+    let mut items = Vec::new();
+    for (at, message) in body["messages"].as_array().into_iter().flatten().enumerate() {
+        let mine = match message["role"].as_str() {
+            Some("assistant") => Role::Model,
+            Some("user") => Role::User,
+            _ => continue,
+        };
+        if let Some(text) = message["content"].as_str() {
+            items.push(Item::new(mine, text, at));
+        }
+        for block in message["content"].as_array().into_iter().flatten() {
+            match block["type"].as_str() {
+                Some("text") => items.push(Item::new(mine, text_of(&block["text"]), at)),
+                Some("tool_use") => items.push(Item::call(&block["name"], &block["input"], at)),
+                Some("tool_result") => items.push(Item::new(Role::Result, text_of(&block["content"]), at)),
+                _ => {}
+            }
+        }
+    }
+    items
+}
+
+/// Writes an answer.
+pub fn write(answer: &Answer, stream: bool) -> Reply {
+    let mut blocks = Vec::new();
+    if let Some(text) = &answer.text {
+        blocks.push(json!({ "type": "text", "text": text }));
+    }
+    for (n, call) in answer.calls.iter().enumerate() {
+        let id = format!("toolu_{}n{n}", answer.key);
+        blocks.push(json!({ "type": "tool_use", "id": id, "name": call.name, "input": call.input }));
+    }
+    let reason = if answer.calls.is_empty() { "end_turn" } else { "tool_use" };
+    let message = json!({
+        "id": format!("msg_{}", answer.key), "type": "message", "role": "assistant", "model": answer.model,
+        "content": blocks, "stop_reason": reason, "stop_sequence": null,
+        "usage": { "input_tokens": 100, "output_tokens": 20, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0 },
+    });
+    if stream { Reply::Events(events(message)) } else { Reply::Json(200, message) }
+}
+
+fn events(mut message: Value) -> Vec<(Option<String>, String)> {
+    let blocks = message["content"].take();
+    let reason = message["stop_reason"].take();
+    message["content"] = json!([]);
+    let mut events = vec![json!({ "type": "message_start", "message": message })];
+    for (index, block) in blocks.as_array().into_iter().flatten().enumerate() {
+        let (empty, delta) = if block["type"] == "text" {
+            (json!({ "type": "text", "text": "" }), json!({ "type": "text_delta", "text": block["text"] }))
+        } else {
+            let mut empty = block.clone();
+            empty["input"] = json!({});
+            (empty, json!({ "type": "input_json_delta", "partial_json": block["input"].to_string() }))
+        };
+        events.push(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
+        events.push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        events.push(json!({ "type": "content_block_stop", "index": index }));
+    }
+    events.push(json!({
+        "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null }, "usage": { "output_tokens": 20 },
+    }));
+    events.push(json!({ "type": "message_stop" }));
+    events.into_iter().map(|event| (event["type"].as_str().map(str::to_owned), event.to_string())).collect()
+}
