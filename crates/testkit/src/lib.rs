@@ -2,7 +2,8 @@
 //!
 //! Only tests depend on this crate. [`contract`] decides what a correct store is: a new backend expands
 //! [`store_contract!`] once and gets one test per clause. [`sample`] makes records that are exact to the byte, and
-//! [`process`] runs one test of a binary as a real process of its own.
+//! [`process`] runs one test of a binary as a real process of its own. [`agent`] runs real coding agents against a scripted
+//! [`model`].
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 pub mod agent;
