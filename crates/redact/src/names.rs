@@ -275,11 +275,11 @@ fn family(last: &[u8], before: &[&[u8]]) -> Option<(Family, &'static str)> {
         b'c' if is(&["credentials", "credential", "creds"]) => (Family::Secret, "credentials"),
         b'c' if is(&["cookie"]) && is_one_of(previous, &["set"]) => (Family::SetCookie, "cookie"),
         b'c' if is(&["cookie"]) && before.is_empty() => (Family::Cookies, "cookie"),
-        b's' if is(&["session", "sessid", "sessionid"])
-            && is_one_of(previous, &["", "gitlab", "rails", "laravel"]) =>
-        {
+        // A plain "session" is how agents call what they are in; only the names of cookies count.
+        b's' if is(&["session"]) && is_one_of(previous, &["gitlab", "rails", "laravel"]) => {
             (Family::Token, "session-cookie")
         }
+        b's' if is(&["sessid"]) => (Family::Token, "session-cookie"),
         b'p' if is(&["phpsessid"]) => (Family::Token, "session-cookie"),
         b'j' if is(&["jsessionid"]) => (Family::Token, "session-cookie"),
         b'j' if is(&["jwt"]) => (Family::Token, "token"),

@@ -180,7 +180,7 @@ fn headers_and_cookies() {
     becomes(&format!("\"Authorization\": \"{token}\""), "\"Authorization\": \"[redacted:authorization]\"");
     becomes("Cookie: a=b12; sid=xyz123\nHost: x", "Cookie: [redacted:cookie]\nHost: x");
     becomes("Set-Cookie: sid=xyz123; Path=/; Secure", "Set-Cookie: sid=[redacted:cookie]; Path=/; Secure");
-    becomes(&format!("-b 'session={token}'"), "-b 'session=[redacted:session-cookie]'");
+    becomes(&format!("-b 'session={token}'"), "-b 'session=[redacted:high-entropy]'");
     becomes("\"auth\": \"YWRtaW46aHVudGVyMg==\"", "\"auth\": \"[redacted:docker-auth]\"");
     untouched("Basic authentication and Bearer authorization are schemes");
     untouched("Authorization: Bearer $TOKEN");
