@@ -15,7 +15,7 @@ use stepback_engine::control::{Control, Moment, Side, Stop};
 use stepback_engine::recorder::{Effect, Recorded};
 use stepback_engine::{Engine, EngineError, Workspace, control, roots};
 use stepback_model::env::Env;
-use stepback_model::record::StepKind;
+use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
@@ -53,6 +53,10 @@ pub struct Hook<'a> {
     pub strict: bool,
     /// Minutes without a checkpoint after which one is made at the next event.
     pub at_least_every: Option<u64>,
+    /// Model turns without a checkpoint after which one is made when the agent is done.
+    pub at_least_each: Option<u64>,
+    /// Whether calls that can change something are looked at, before and after.
+    pub looks: bool,
     /// Tell the person how to take back what a prompt led to.
     pub notes: bool,
 }
@@ -78,6 +82,9 @@ impl Hook<'_> {
             fields.entry("transcript_path").or_insert_with(|| path.to_string_lossy().into());
         }
         let seen = match payload::read(self.agent, &value) {
+            Ok(seen) if !self.looks && matches!(seen.effect, Effect::Before | Effect::After) => {
+                Seen { effect: Effect::None, ..seen }
+            }
             Ok(seen) => seen,
             Err(error) => return self.failed(None, Gate::Other, "", &error.to_string()),
         };
@@ -133,6 +140,14 @@ impl Hook<'_> {
         age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
     }
 
+    /// Whether so many model turns passed without a look at the files that the person wants one.
+    fn has_turned(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<bool, EngineError> {
+        let Some(turns) = self.at_least_each else { return Ok(false) };
+        let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
+        let session = workspace.store().session(id)?;
+        Ok(session.is_some_and(|session| session.info.iteration + 1 >= session.info.looked + turns))
+    }
+
     fn note(&self, seen: &Seen, payload: Option<Value>, gap: Option<String>) -> Note {
         let transcript = seen.transcript.as_ref().and_then(|path| std::fs::metadata(path).ok());
         Note {
@@ -148,7 +163,10 @@ impl Hook<'_> {
         let lock = workspace.lock_recording()?;
         record::take_in(workspace, &lock)?;
         let mut seen = seen.clone();
-        if seen.effect == Effect::None && workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir)) {
+        if seen.effect == Effect::None
+            && (workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir))
+                || (seen.gate == Gate::Done && self.has_turned(workspace, &seen)?))
+        {
             seen.effect = Effect::Keep(stepback_model::record::Trigger::Scheduled);
         }
         let recorded = record::one(workspace, &lock, &seen, self.env.now(), None)?;

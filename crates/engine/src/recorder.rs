@@ -223,6 +223,9 @@ impl Workspace<'_> {
         let turn = writing.heard.turn;
         let (hash, batch) = state_hash;
         advance(&mut session.info, report, step, turns, turn);
+        if present.is_some() {
+            session.info.looked = session.info.iteration;
+        }
         let kept = present.as_ref().is_some_and(|(_, changed)| *changed);
         let head = self.head_id()?;
         let record = Step {

@@ -57,6 +57,8 @@ pub struct SessionInfo {
     pub forked_from: Option<(SessionId, StepId)>,
     /// Model turns so far.
     pub iteration: u64,
+    /// The turn at which files were last looked at.
+    pub looked: u64,
     /// The agent's id of the present turn, if it has one.
     pub turn: Option<String>,
     /// Calls that began and have not ended.

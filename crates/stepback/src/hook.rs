@@ -69,7 +69,9 @@ fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
         transcript: transcript.as_deref(),
         patience: settings.patience(),
         strict,
-        at_least_every: settings.minutes(),
+        at_least_every: settings.positive("checkpoint.minutes"),
+        at_least_each: settings.positive("checkpoint.iterations"),
+        looks: settings.get("checkpoint.calls") != 0,
         notes: settings.get("notes") != 0,
     };
     let outcome = hook.handle(&payload);

@@ -21,7 +21,12 @@ pub struct Known {
 }
 
 /// All settings.
-pub const KNOWN: [Known; 4] = [
+pub const KNOWN: [Known; 5] = [
+    Known {
+        key: "checkpoint.calls",
+        default: 1,
+        meaning: "make a checkpoint before every call that can change something; 0 only records the calls",
+    },
     Known {
         key: "checkpoint.minutes",
         default: 10,
@@ -30,7 +35,7 @@ pub const KNOWN: [Known; 4] = [
     Known {
         key: "checkpoint.iterations",
         default: 5,
-        meaning: "make a checkpoint after so many model turns without one; 0 never does",
+        meaning: "make a checkpoint when the agent is done after so many model turns without one; 0 never does",
     },
     Known {
         key: "breakpoint.seconds",
@@ -102,8 +107,8 @@ impl Settings {
         Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
     }
 
-    /// Minutes after which a checkpoint is due.
-    pub fn minutes(&self) -> Option<u64> {
-        u64::try_from(self.get("checkpoint.minutes")).ok().filter(|minutes| *minutes > 0)
+    /// A setting for which 0 means "never".
+    pub fn positive(&self, key: &str) -> Option<u64> {
+        u64::try_from(self.get(key)).ok().filter(|number| *number > 0)
     }
 }
