@@ -111,8 +111,10 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         learned.cost = (cost.max(0.0) * 1e6) as u64;
         learned.model = info.get("modelID").and_then(Value::as_str).map(str::to_string).or(learned.model);
     }
-    if let Some(tasks) = fields.get("tasks") {
-        learned.tasks = Some(tasks.clone());
+    // Tools that replace the whole task list say what it is.
+    let replaces = tool.as_deref().is_some_and(|tool| tools::REPLACE_TASKS.contains(&tool));
+    if let (true, StepKind::ToolEnd, Some(input)) = (replaces, kind, &input) {
+        learned.tasks = Some(input.clone());
     }
     let error = told.error();
     let event = Event {

@@ -53,15 +53,43 @@ pub fn one(
         place: Place { agent, path, session: seen.event.session.clone() },
         limit,
     });
+    let mut learned = seen.learned.clone();
+    if learned.tasks.is_none() {
+        learned.tasks = claude_tasks(seen);
+    }
     let report = Report {
         event: seen.event.clone(),
         effect: seen.effect,
         at: seen.event.at.unwrap_or(at),
         conversation: transcript.as_ref().map(|transcript| transcript as &dyn Conversation),
         paths: relative(workspace, &seen.paths),
-        learned: seen.learned.clone(),
+        learned,
     };
     workspace.record(lock, &report)
+}
+
+/// The task list of a Claude Code session, which it keeps in files beside the transcripts, after an event that may have changed
+/// it.
+fn claude_tasks(seen: &Seen) -> Option<Value> {
+    let touches = matches!(seen.event.kind, StepKind::TaskCreated | StepKind::TaskCompleted)
+        || (seen.event.kind == StepKind::ToolEnd
+            && matches!(seen.event.tool.as_deref(), Some("TaskCreate" | "TaskUpdate")));
+    if seen.event.agent != Agent::Claude.name() || !touches {
+        return None;
+    }
+    // …/projects/FOLDER/SESSION.jsonl beside …/tasks/SESSION/N.json
+    let home = seen.transcript.as_ref()?.ancestors().nth(3)?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(home.join("tasks").join(&seen.event.session))
+        .ok()?
+        .flatten()
+        .map(|file| file.path())
+        .collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let read = |path: &PathBuf| serde_json::from_slice::<Value>(&std::fs::read(path).ok()?).ok();
+    let mut tasks: Value = files.iter().filter_map(read).collect();
+    stepback_redact::redact_value(&mut tasks);
+    Some(tasks)
 }
 
 /// Takes in what waits in the inbox. Returns how many notes there were.

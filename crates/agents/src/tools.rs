@@ -94,6 +94,9 @@ const ONLY_LOOK: [(Agent, &[&str]); 4] = [
     ),
 ];
 
+/// Tools whose input is the whole task list.
+pub const REPLACE_TASKS: [&str; 4] = ["TodoWrite", "update_plan", "write_todos", "todowrite"];
+
 /// Whether a tool of an agent can change something.
 pub fn can_change(agent: Agent, tool: &str) -> bool {
     !ONLY_LOOK.iter().any(|(of, names)| *of == agent && names.contains(&tool))

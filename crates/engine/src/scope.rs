@@ -192,7 +192,7 @@ impl Workspace<'_> {
             describe(target),
             self.whose(&scope.sessions)?
         );
-        Ok(self.prepared(plan, warnings, summary, request.git, git_target, detail)?)
+        self.prepared(plan, warnings, summary, request.git, git_target, detail)
     }
 
     /// Plans to take back single changes.

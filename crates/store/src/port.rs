@@ -21,6 +21,7 @@ pub const VAULT: &str = "vault";
 
 /// One change of the log.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a commit has a handful of them, and they do not live long")]
 pub enum Mutation {
     /// Registers a workspace. Registering the same root again is an error ([`StoreError::Exists`]), as is adding a session,
     /// step or operation whose id is taken.

@@ -1,8 +1,8 @@
 //! `stepback breakpoint`, `pause`, `resume`, `step`, `inspect`, `inject`, `deny` and `edit-input`
 
 use serde_json::{Value, json};
-use stepback_engine::Workspace;
 use stepback_engine::control::{Answer as Said, Breakpoint as Stored, Control, On, Stop};
+use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::record::Session;
 use stepback_model::state::State;
@@ -273,13 +273,13 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
     let workspace = context.workspace(&engine)?;
     let control = workspace.control()?;
     let stop = stopped(&workspace, &control, session)?;
-    let session = match &stop {
-        Some(stop) => workspace.store().session(stop.session)?,
+    let stopped_in = match &stop {
+        Some(stop) => workspace.store().session(stop.session).map_err(EngineError::from)?,
         None => None,
     };
-    let session = match session {
+    let session = match stopped_in {
         Some(session) => session,
-        None => sessions::pick(&workspace, session_or(session.as_ref(), context))?,
+        None => sessions::pick(&workspace, session)?,
     };
     match what {
         Some("input") => {
@@ -287,8 +287,8 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
             output::document(&stop.input);
         }
         Some("conversation") => {
-            let lines = conversation::texts(workspace.store(), session.info.tip)
-                .map_err(stepback_engine::EngineError::from)?;
+            let lines =
+                conversation::texts(workspace.store(), session.info.tip).map_err(EngineError::from)?;
             show_conversation(context, &session, &lines);
         }
         Some("files") => return super::status::changes_of(context, &workspace, &session),
@@ -305,10 +305,6 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
         None => show(context, &session, stop.as_ref()),
     }
     DONE
-}
-
-fn session_or<'a>(session: Option<&'a Session>, _: &Context) -> Option<&'a str> {
-    session.and_then(|session| session.info.external.as_deref())
 }
 
 fn show_conversation(context: &Context, session: &Session, lines: &[String]) {

@@ -150,7 +150,12 @@ pub fn timeline(context: &Context) -> Answer {
             (false, true) => format!("{}   ", paint.strong("●")),
             (false, false) => format!("{} {} ", paint.dim("│"), paint.dim("○")),
         };
-        let text = format!("#{:<4} {:>12}  {}", step.number, step.at.ago(now), view::title(stored));
+        let side = match step.kind {
+            StepKind::ToolStart => "before ",
+            StepKind::ToolEnd => "after ",
+            _ => "",
+        };
+        let text = format!("#{:<4} {:>12}  {side}{}", step.number, step.at.ago(now), view::title(stored));
         let text = if active { text } else { paint.dim(text) };
         let note = if here {
             paint.good("  ← you are here")

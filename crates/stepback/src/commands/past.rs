@@ -3,11 +3,14 @@
 use std::io::Write;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stepback_engine::workspace::describe;
-use stepback_engine::{EngineError, diff};
+use stepback_engine::{EngineError, Workspace, diff};
+use stepback_model::record::StepKind;
 use stepback_model::state::GitState;
 use stepback_model::tree::Node;
+
+use stepback_store::port::StoredCheckpoint;
 
 use super::{Answer, DONE, view};
 use crate::context::Context;
@@ -46,7 +49,8 @@ pub fn at(context: &Context, point: &str) -> Answer {
                 json!({ "id": path, "path": path, "head": repository.summary })
             })
             .collect();
-        let mut value = view::checkpoint(&stored);
+        let mut value = view::step(&stored);
+        value["detail"] = json!(workspace.detail_of(&stored.checkpoint.step)?);
         value["files"] = json!(files);
         value["git"] = json!(repositories);
         value["slots"] = json!(state);
@@ -55,7 +59,8 @@ pub fn at(context: &Context, point: &str) -> Answer {
     }
     let paint = Paint::stdout();
     let step = &stored.checkpoint.step;
-    output::line(format!("Checkpoint {} {}", paint.strong(describe(&stored)), paint.name(step.id)));
+    let noun = if stored.checkpoint.trigger.is_some() { "Checkpoint" } else { "Step" };
+    output::line(format!("{noun} {} {}", paint.strong(describe(&stored)), paint.name(step.id)));
     output::line(format!("  made     {} ({})", step.at, step.at.ago(context.now())));
     if let Some(trigger) = stored.checkpoint.trigger {
         output::line(format!("  trigger  {}", trigger.as_str()));
@@ -66,6 +71,9 @@ pub fn at(context: &Context, point: &str) -> Answer {
     }
     if !stored.checkpoint.annotation.tags.is_empty() {
         output::line(format!("  tags     {}", stored.checkpoint.annotation.tags.join(", ")));
+    }
+    if step.kind != StepKind::Checkpoint && step.kind != StepKind::Rewind {
+        show_step(&workspace, &stored)?;
     }
     let (mut files, mut bytes, mut skipped) = (0, 0, 0);
     for entry in &entries {
@@ -98,6 +106,46 @@ pub fn at(context: &Context, point: &str) -> Answer {
         step.number
     )));
     DONE
+}
+
+/// What is known about a step of an agent.
+fn show_step(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(), Failure> {
+    /// Lines shown of an input or output; the JSON document has all of it.
+    const SHOWN: usize = 8;
+    let step = &stored.checkpoint.step;
+    let facts = &step.facts;
+    let session = workspace.store().session(step.session).map_err(EngineError::from)?;
+    if let Some(session) = session {
+        output::line(format!(
+            "  session  {}, iteration {}",
+            super::sessions::name(&session),
+            facts.iteration
+        ));
+    }
+    output::line(format!("  kind     {}", step.kind.as_str()));
+    if let Some(worker) = &facts.worker {
+        output::line(format!("  worker   {worker}"));
+    }
+    if let Some(micros) = facts.duration {
+        output::line(format!("  took     {:.1} ms", micros as f64 / 1000.0));
+    }
+    let detail = workspace.detail_of(step)?.unwrap_or_default();
+    for name in ["input", "output", "error"] {
+        let Some(value) = detail.get(name) else { continue };
+        let text = match value {
+            Value::String(text) => text.clone(),
+            other => serde_json::to_string_pretty(other).unwrap_or_default(),
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        output::line(format!("  {name}"));
+        for line in lines.iter().take(SHOWN) {
+            output::line(format!("    {}", stepback_model::path::display_bytes(line.as_bytes())));
+        }
+        if lines.len() > SHOWN {
+            output::line(format!("    … and {} more lines (--json has all)", lines.len() - SHOWN));
+        }
+    }
+    Ok(())
 }
 
 /// `cat`

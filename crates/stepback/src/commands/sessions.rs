@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stepback_engine::Workspace;
+use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::SessionId;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
@@ -122,7 +122,7 @@ fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), F
     let steps = workspace
         .store()
         .steps(workspace.record.id, &Query { session: Some(session), ..Query::default() })
-        .map_err(stepback_engine::EngineError::from)?;
+        .map_err(EngineError::from)?;
     let failed = steps.iter().filter(|stored| stored.checkpoint.step.facts.failed).count();
     Ok((steps.len() as u64, failed as u64))
 }
@@ -148,10 +148,7 @@ pub fn watch(context: &Context, session: Option<&str>, filter: &[String], limit:
     let workspace = context.workspace_or_new(&engine)?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let newest = |query: Query| -> Result<Vec<StoredCheckpoint>, Failure> {
-        Ok(workspace
-            .store()
-            .steps(workspace.record.id, &query)
-            .map_err(stepback_engine::EngineError::from)?)
+        Ok(workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?)
     };
     let mut last = newest(Query { limit: Some(1), ..Query::default() })?
         .first()
@@ -191,7 +188,7 @@ pub fn watch(context: &Context, session: Option<&str>, filter: &[String], limit:
 
 fn show(context: &Context, workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(), Failure> {
     let step = &stored.checkpoint.step;
-    let session = workspace.store().session(step.session).map_err(stepback_engine::EngineError::from)?;
+    let session = workspace.store().session(step.session).map_err(EngineError::from)?;
     let agent = session.map(|session| session.agent).unwrap_or_default();
     if context.json {
         let mut value = view::step(stored);
