@@ -8,7 +8,7 @@ use stepback_engine::recorder::{Conversation, Effect, Fresh, Learned, RecordLock
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::{Event, Trouble};
 use stepback_model::ids::SessionId;
-use stepback_model::record::{Session, StepKind};
+use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
@@ -174,7 +174,20 @@ pub fn decision(
     };
     let event = beside(seen, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": said });
-    record_light(workspace, Event { input: Some(input), ..event }, at)
+    let event = Event { input: Some(input), ..event };
+    let lock = workspace.lock_recording()?;
+    // Whoever looked into the stopped agent may have edited files; that was not the call, which has not run yet.
+    let looked = Report {
+        effect: if seen.event.kind == StepKind::ToolStart {
+            Effect::Keep(Trigger::Automatic)
+        } else {
+            Effect::None
+        },
+        learned: Learned { waiting: seen.event.call.clone(), ..Learned::default() },
+        ..report(event, at)
+    };
+    workspace.record(&lock, &looked)?;
+    Ok(())
 }
 
 /// A call was refused and will not run: it is over.

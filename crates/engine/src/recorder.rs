@@ -106,6 +106,8 @@ pub struct Learned {
     pub quiet: bool,
     /// The model has said its last word about a prompt, which is a turn of its own.
     pub answered: bool,
+    /// A call that began and has not run yet: it waits at a breakpoint, and what changes meanwhile is not its doing.
+    pub waiting: Option<String>,
     /// What the session has cost more, in millionths of a dollar.
     pub cost: u64,
     /// The task list as it is now.
@@ -347,7 +349,10 @@ fn at_work(session: &Session, now: Timestamp) -> Vec<(Author, Vec<String>)> {
 fn authors(session: &Session, report: &Report<'_>, others: &[(Author, Vec<String>)]) -> Authors {
     let mut calls = others.to_vec();
     // What changed before a call began is not its doing; earlier calls of the same session that never ended may have.
-    calls.extend(at_work(session, report.at));
+    let waiting = report.learned.waiting.as_ref();
+    let mut own = session.clone();
+    own.info.open.retain(|open| Some(&open.call) != waiting);
+    calls.extend(at_work(&own, report.at));
     gathered(calls)
 }
 
