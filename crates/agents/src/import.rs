@@ -121,7 +121,7 @@ impl<'a> Import<'a> {
             Part::ToolCall { id, name, input, at } => {
                 let at = at.or(message.at);
                 self.calls.insert(id, Call { name, input, at });
-                let mut event = self.event(StepKind::ToolStart, at, id.clone());
+                let mut event = self.event(StepKind::ToolStart, at, format!("{key} {id}"));
                 event.summary = describe_call(name, input);
                 event.input = Some(input.clone());
                 event.tool = Some(name.clone());
@@ -130,7 +130,7 @@ impl<'a> Import<'a> {
             }
             Part::ToolResult { id, output, failed, at } => {
                 let at = at.or(message.at);
-                let mut event = self.event(StepKind::ToolEnd, at, id.clone());
+                let mut event = self.event(StepKind::ToolEnd, at, format!("{key} {id}"));
                 event.call = Some(id.clone());
                 event.summary = "result of an unknown call".into();
                 if let Some(call) = self.calls.get(id.as_str()) {

@@ -316,6 +316,8 @@ pub struct Imported {
     pub steps: usize,
     /// Of those, steps that were not known before.
     pub new: usize,
+    /// Whether hooks had recorded the session already, so that nothing was imported.
+    pub watched: bool,
 }
 
 /// Records the events of a conversation that an agent wrote down by itself. Doing it again adds only what is new.
@@ -328,6 +330,11 @@ pub fn imported(
     let transcript = Transcript { place: place.clone(), limit: None };
     let session = Session::id_of(workspace.record.id, place.agent.name(), &place.session);
     let (steps, mut new) = (events.len(), 0);
+    // What was watched is known better than the agent's own record tells it.
+    let watched = workspace.store().session(session)?.is_some_and(|session| !session.info.imported);
+    if watched {
+        return Ok(Imported { session, steps, new, watched });
+    }
     let mut newest = workspace.newest_number()?;
     let last = steps.saturating_sub(1);
     for (at, mut event) in events.into_iter().enumerate() {
@@ -338,6 +345,7 @@ pub fn imported(
             transcript: Some(place.path.display().to_string()),
             quiet,
             ended: quiet,
+            imported: true,
             ..Learned::default()
         };
         let report = Report {
@@ -353,7 +361,7 @@ pub fn imported(
         new += usize::from(recorded.number > newest);
         newest = newest.max(recorded.number);
     }
-    Ok(Imported { session, steps, new })
+    Ok(Imported { session, steps, new, watched })
 }
 
 fn redact_event(event: &mut Event) {

@@ -102,6 +102,8 @@ pub struct Learned {
     pub model: Option<String>,
     /// The session is over.
     pub ended: bool,
+    /// It comes from the agent's own record, in which nothing happens twice.
+    pub imported: bool,
     /// Nothing is going on: calls still open never ended.
     pub quiet: bool,
     /// The model has said its last word about a prompt, which is a turn of its own.
@@ -161,29 +163,29 @@ impl Workspace<'_> {
         let event = &report.event;
         let session = Session::id_of(self.record.id, &event.agent, &event.session);
         let known = self.store().session(session)?;
-        let step = match &event.key {
-            Some(key) => Step::id_of(session, event.kind, key),
-            None => StepId::from_bytes(self.engine.env.fresh_id()),
+        let step = match self.place_for(session, known.as_ref(), report)? {
+            Place::New(step) => step,
+            Place::Taken(there) => {
+                return Ok(Recorded {
+                    id: there.id,
+                    number: there.number,
+                    session,
+                    iteration: there.facts.iteration,
+                    kept: false,
+                });
+            }
         };
-        if event.key.is_some()
-            && let Some(stored) = self.store().step(step)?
-        {
-            let there = stored.checkpoint.step;
-            return Ok(Recorded {
-                id: step,
-                number: there.number,
-                session,
-                iteration: there.facts.iteration,
-                kept: false,
-            });
-        }
         let is_new = known.is_none();
         let mut session = known.unwrap_or_else(|| Session {
             id: session,
             workspace: self.record.id,
             agent: event.agent.clone(),
             started_at: report.at,
-            info: SessionInfo { external: Some(event.session.clone()), ..SessionInfo::default() },
+            info: SessionInfo {
+                external: Some(event.session.clone()),
+                imported: report.learned.imported,
+                ..SessionInfo::default()
+            },
         });
         learn(&mut session.info, report);
         let heard = self.listen(report, &session.info)?;
@@ -277,6 +279,29 @@ impl Workspace<'_> {
         })
     }
 
+    /// Where an event belongs in the record: at a new step, or at the one that recorded it already.
+    fn place_for(
+        &self,
+        session: SessionId,
+        known: Option<&Session>,
+        report: &Report<'_>,
+    ) -> Result<Place, EngineError> {
+        let Some(key) = &report.event.key else {
+            return Ok(Place::New(StepId::from_bytes(self.engine.env.fresh_id())));
+        };
+        for attempt in 0.. {
+            let key = if attempt == 0 { key.clone() } else { format!("{key} again {attempt}") };
+            let id = Step::id_of(session, report.event.kind, &key);
+            let Some(stored) = self.store().step(id)? else { return Ok(Place::New(id)) };
+            let is_later = !report.learned.imported
+                && is_another_call(known.map(|session| session.info.open.as_slice()), report);
+            if !is_later {
+                return Ok(Place::Taken(Box::new(stored.checkpoint.step)));
+            }
+        }
+        unreachable!("every name is taken at most once")
+    }
+
     /// Whether the event needs a look at the workspace.
     fn needs_look(&self, report: &Report<'_>, info: &SessionInfo) -> bool {
         let call = report.event.call.as_deref();
@@ -326,6 +351,24 @@ impl Workspace<'_> {
             found.extend(at_work(&other, now));
         }
         Ok(found)
+    }
+}
+
+enum Place {
+    New(StepId),
+    Taken(Box<Step>),
+}
+
+/// Whether an event is about another call that happens to have the id of an earlier one: it begins although none is open, or
+/// ends although one is. Hooks that are installed twice deliver an event twice at once, when neither is so.
+fn is_another_call(open: Option<&[OpenCall]>, report: &Report<'_>) -> bool {
+    let is_open = open.is_some_and(|open| {
+        open.iter().any(|open| !open.ended && Some(&open.call) == report.event.call.as_ref())
+    });
+    match report.event.kind {
+        StepKind::ToolStart => !is_open,
+        StepKind::ToolEnd => is_open,
+        _ => false,
     }
 }
 

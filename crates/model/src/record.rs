@@ -55,6 +55,8 @@ pub struct SessionInfo {
     pub ended_at: Option<Timestamp>,
     /// The session and step it was forked from.
     pub forked_from: Option<(SessionId, StepId)>,
+    /// Whether it was taken from the agent's own record instead of being watched.
+    pub imported: bool,
     /// Model turns so far.
     pub iteration: u64,
     /// The turn at which files were last looked at.

@@ -245,7 +245,14 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> Answer {
             "workspace": root,
             "steps": recorded.steps,
             "new": recorded.new,
+            "watched": recorded.watched,
         }));
+        if recorded.watched {
+            output::say_for_people(
+                context.json,
+                &format!("{} was recorded while it ran; nothing to import.", found.place.session),
+            );
+        }
     }
     if context.json {
         output::document(&json!({ "items": items }));
