@@ -149,14 +149,10 @@ impl Hook<'_> {
     }
 
     fn note(&self, seen: &Seen, payload: Option<Value>, gap: Option<String>) -> Note {
-        let transcript = seen.transcript.as_ref().and_then(|path| std::fs::metadata(path).ok());
-        Note {
-            at: self.env.now(),
-            agent: self.agent.name().into(),
-            payload,
-            transcript_len: transcript.map(|file| file.len()),
-            gap,
-        }
+        // A conversation that is not there yet has no lines, whatever it has when the note is taken in.
+        let transcript =
+            seen.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
+        Note { at: self.env.now(), agent: self.agent.name().into(), payload, transcript_len: transcript, gap }
     }
 
     fn record(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Answer, EngineError> {

@@ -78,11 +78,11 @@ impl<'a> Import<'a> {
             Role::User => {
                 let text = message.text();
                 let (kind, word) = match message.worker {
-                    None => (StepKind::UserInput, "prompt"),
-                    Some(_) => (StepKind::AgentStep, "sub-agent began"),
+                    None => (StepKind::UserInput, ""),
+                    Some(_) => (StepKind::AgentStep, "sub-agent began: "),
                 };
                 let mut event = self.event(kind, message.at, key.clone());
-                event.summary = clip(&format!("{word}: {text}"), SUMMARY);
+                event.summary = clip(&format!("{word}{text}"), SUMMARY);
                 event.input = Some(text.into());
                 self.out.push(event);
             }

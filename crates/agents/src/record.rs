@@ -57,8 +57,11 @@ pub fn one(
     if learned.tasks.is_none() {
         learned.tasks = claude_tasks(seen);
     }
+    let mut event = seen.event.clone();
+    // People know where they are.
+    event.summary = event.summary.replace(&format!("{}/", workspace.root.display()), "");
     let report = Report {
-        event: seen.event.clone(),
+        event,
         effect: seen.effect,
         at: seen.event.at.unwrap_or(at),
         conversation: transcript.as_ref().map(|transcript| transcript as &dyn Conversation),
@@ -130,7 +133,7 @@ fn noted(workspace: &Workspace<'_>, lock: &RecordLock, note: &Note) -> Result<()
     let why = note.gap.clone().unwrap_or_else(|| "a report could not be understood".into());
     let event = Event {
         agent: note.agent.clone(),
-        session: "gaps".into(),
+        session: Session::GAPS.into(),
         error: Some(Trouble { name: Some("gap".into()), message: why.clone(), ..Trouble::default() }),
         raw: note.payload.clone(),
         ..plain(StepKind::Gap, payload::one_line(&why))
@@ -200,12 +203,8 @@ pub fn refused(
     let event = Event {
         kind: StepKind::ToolEnd,
         summary: payload::one_line(&format!("not run: {}", seen.event.summary)),
-        output: None,
-        error: Some(Trouble {
-            name: Some("denied".into()),
-            message: reason.to_string(),
-            ..Trouble::default()
-        }),
+        output: Some(json!({ "denied": reason })),
+        error: None,
         raw: None,
         ..seen.event.clone()
     };
@@ -227,7 +226,7 @@ pub fn note_for_turn(workspace: &Workspace<'_>, recorded: &Recorded) -> Result<O
     let steps = workspace.store().steps(workspace.record.id, &query)?;
     let changed = steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
     Ok(changed
-        .then(|| format!("checkpoint saved: stepback rewind #{number} takes back what this prompt led to")))
+        .then(|| format!("checkpoint saved: stepback rewind '#{number}' takes back what this prompt led to")))
 }
 
 fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Result<(), EngineError> {

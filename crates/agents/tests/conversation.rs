@@ -303,7 +303,7 @@ fn a_transcript_is_imported_as_events() {
     ];
     assert_eq!(kinds[..10], start);
     assert!(kinds.contains(&StateChange) && kinds.contains(&Error));
-    assert_eq!(events[1].summary, "prompt: fix the parser");
+    assert_eq!(events[1].summary, "fix the parser");
     assert_eq!(events[2].metadata.as_ref().unwrap()["tokens"]["cache_read"], json!(11));
     assert_eq!(events[4].summary, "Bash: cargo test");
     assert_eq!(events[6].error.as_ref().unwrap().message, "Exit code 1");

@@ -237,7 +237,10 @@ impl Workspace<'_> {
         let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": at }), None)
             .map_err(|error| EngineError::Input(error.to_string()))?;
         self.store().commit(Some(batch.finish()?), &[])?;
-        let word = if kind == StepKind::BranchCreated { "created" } else { "switched to" };
+        let summary = match kind {
+            StepKind::BranchCreated => format!("created branch {name}"),
+            _ => format!("switched to branch {name}"),
+        };
         Ok(Step {
             id: StepId::from_bytes(self.engine.env.fresh_id()),
             session: self.session.id,
@@ -246,7 +249,7 @@ impl Workspace<'_> {
             kind,
             at: self.engine.env.now(),
             state,
-            summary: format!("branch {name} {word}"),
+            summary,
             facts: Facts { detail: Some(detail), ..Facts::default() },
         })
     }

@@ -118,6 +118,12 @@ impl Workspace<'_> {
 
     /// Hides a checkpoint. Its bytes stay until a prune frees them.
     pub fn delete_checkpoint(&self, stored: &StoredCheckpoint) -> Result<Operation, EngineError> {
+        if stored.checkpoint.trigger.is_none() {
+            return Err(EngineError::Input(format!(
+                "{} is a step of a session and no checkpoint: it has no files of its own to give up",
+                describe(stored)
+            )));
+        }
         let steps = vec![stored.checkpoint.step.id];
         let operation = self.operation(
             format!("delete checkpoint {}", describe(stored)),

@@ -102,9 +102,10 @@ impl Workspace<'_> {
         Ok(PrunePlan { keep: visible.len() - hide.len(), hide, purge, rules })
     }
 
-    /// Checkpoints no rule may hide: the head, and what the next undo needs.
+    /// Checkpoints no rule may hide: the head, the tips of branches, and what the next undo needs.
     fn protected(&self) -> Result<HashSet<StepId>, EngineError> {
         let mut protected: HashSet<StepId> = self.head_id()?.into_iter().collect();
+        protected.extend(self.branches()?.into_iter().map(|branch| branch.tip.checkpoint.step.id));
         let last_move =
             self.operations()?.into_iter().find_map(|operation| operation.action.moved().cloned());
         if let Some(moved) = last_move {

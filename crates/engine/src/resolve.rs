@@ -109,7 +109,9 @@ impl<'s> Resolver<'s> {
             }
             Anchor::Text { name, is_time } => self.text(name, *is_time),
             Anchor::Error(nth) => {
-                let found = self.steps(Query { failed: Some(true), ..Query::default() });
+                let mut found = self.steps(Query { failed: Some(true), ..Query::default() });
+                // What could not be recorded is no error of the agent.
+                found.retain(|stored| stored.checkpoint.step.kind != StepKind::Gap);
                 self.nth(found, *nth, "error is recorded", Vec::new())
             }
             Anchor::Tool { name, nth } => {

@@ -156,7 +156,11 @@ impl Workspace<'_> {
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
         let with_git = if request.git { " with git" } else { "" };
         let summary = format!("rewind{what} to {}{with_git}", describe(target));
-        let onto = filter.is_empty().then_some(target.checkpoint.step.id);
+        // The line goes on from the checkpoint whose files the target has.
+        let onto = match filter.is_empty() {
+            true => Some(self.kept_base(target)?.checkpoint.step.id),
+            false => None,
+        };
         let epoch = self.store().epoch()?;
         Ok(Prepared {
             plan,

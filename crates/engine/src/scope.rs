@@ -178,9 +178,13 @@ impl Workspace<'_> {
         let stays =
             scope.changes.iter().filter(|numbered| !numbered.taken_back && !scope.has(numbered)).count();
         if stays > 0 {
-            let what = if stays == 1 { "1 change".into() } else { format!("{stays} changes") };
+            let what = if stays == 1 {
+                "1 other change stays".into()
+            } else {
+                format!("{stays} other changes stay")
+            };
             warnings.push(format!(
-                "{what} that the session did not make stay; --everything goes back to {} as a whole",
+                "{what}, made by somebody else; --everything goes back to {} as a whole",
                 describe(target)
             ));
         }

@@ -11,7 +11,9 @@ impl Workspace<'_> {
     /// Sessions of agents, the one that did something last first.
     pub fn agent_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = self.store().sessions(self.record.id)?;
-        sessions.retain(|session| session.agent != Session::PERSON);
+        sessions.retain(|session| {
+            session.agent != Session::PERSON && session.info.external.as_deref() != Some(Session::GAPS)
+        });
         sessions.sort_by_key(|session| {
             (std::cmp::Reverse(session.info.seen_at.unwrap_or(session.started_at)), session.id)
         });

@@ -119,6 +119,8 @@ pub struct OpenCall {
 impl Session {
     /// The agent name of the session that a person's own commands belong to.
     pub const PERSON: &'static str = "person";
+    /// What the session is called that holds the gaps of an agent: events of which not even the session is known.
+    pub const GAPS: &'static str = "gaps";
 
     /// The id of the session that `agent` calls `external`: the same one whoever asks, so that several processes can record
     /// one session without asking each other.

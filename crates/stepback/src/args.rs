@@ -45,6 +45,11 @@ The first minute:
   stepback rewind \"before the agent\"              go back (shows the plan, asks)
   stepback undo                                   changed your mind? undo the rewind
 
+With your agent:
+  stepback init                                   Claude Code, Codex, Gemini CLI, opencode report what they do
+  stepback changes                                what was changed, by which call, for which prompt
+  stepback rewind tool:bash:last                  take back what came after the last shell command began
+
 Exit codes: 0 done, 2 usage, 3 unknown point, 4 nothing there, 5 done in part, 6 store damaged or newer, \
 7 system (permission, space), 8 busy, 9 refused, 1 anything else.";
 
@@ -56,6 +61,10 @@ A POINT names a moment:
   4f2a91       a checkpoint by the beginning of its id
   before-refactoring, \"my label\"   a checkpoint by its label
   tag:release, tag:release:first   a checkpoint by its tag
+  tool:bash:last, tool:bash:2      the moment before a call of an agent
+  error:last, iteration:5          an error, a model turn
+  4f2a#12, 4f2a#error:last         the same in one session, by the beginning of its id
+  branch:NAME                      the newest step of a branch
   \"2 hours ago\", \"yesterday 14:00\", 2026-01-23T12:00   whatever was true then";
 
 /// What to do.
@@ -188,11 +197,12 @@ pub enum Command {
     /// Stop live agents when something happens
     #[command(subcommand)]
     Breakpoint(live::Breakpoint),
-    /// Stop an agent at its next call
+    /// Stop agents at their next call
     #[command(after_help = "Examples:\n  stepback pause\n  stepback pause --session 4f2a")]
     Pause {
-        #[command(flatten)]
-        of: live::Of,
+        /// Only this session: the beginning of its id, ours or the agent's [default: every agent here]
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
     },
     /// Let a stopped agent go on
     #[command(after_help = "Examples:\n  stepback resume")]

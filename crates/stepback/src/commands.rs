@@ -76,7 +76,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Breakpoint(command) => {
             control::breakpoint(&Context::open(&arguments, Make::Yes, "")?, command)
         }
-        Command::Pause { of } => control::pause(&known("")?, of.session.as_deref()),
+        Command::Pause { session } => control::pause(&known("")?, session.as_deref()),
         Command::Resume { of } => control::resume(&known("")?, of.session.as_deref(), false),
         Command::Step { of } => control::resume(&known("")?, of.session.as_deref(), true),
         Command::Inspect { what, of } => {

@@ -45,11 +45,13 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     let args: Vec<Value> = hook.args().into_iter().map(Value::Text).collect();
     let handler = |event| {
         let before_tool = event == "PreToolUse";
+        // After a call the agent may be stopped too, by a breakpoint on errors.
+        let stops = before_tool || matches!(event, "PostToolUse" | "PostToolUseFailure");
         let mut members = vec![
             ("type", Value::Text("command".to_owned())),
             ("command", Value::Text(hook.binary.to_owned())),
             ("args", Value::Array(args.clone())),
-            ("timeout", Value::Number(if before_tool { PATIENCE } else { TIMEOUT })),
+            ("timeout", Value::Number(if stops { PATIENCE } else { TIMEOUT })),
         ];
         if hook.strict && before_tool {
             // Only here: to fail closed on a prompt would lose what was typed, and on a compaction the session.

@@ -24,7 +24,7 @@ const EVENTS: [(&str, &str, u64); 11] = [
     ("SessionStart", "session_start", TIMEOUT),
     ("UserPromptSubmit", "user_prompt_submit", TIMEOUT),
     ("PreToolUse", "pre_tool_use", PATIENCE),
-    ("PostToolUse", "post_tool_use", TIMEOUT),
+    ("PostToolUse", "post_tool_use", PATIENCE),
     ("PreCompact", "pre_compact", TIMEOUT),
     ("PostCompact", "post_compact", TIMEOUT),
     ("SubagentStart", "subagent_start", TIMEOUT),

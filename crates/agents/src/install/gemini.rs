@@ -34,11 +34,13 @@ pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
 pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
     let command = format!("{} {}", shell_word(hook.binary), hook.args().join(" "));
     let handler = |event| {
+        // After a call the agent may be stopped too, by a breakpoint on errors.
+        let stops = matches!(event, "BeforeTool" | "AfterTool");
         Value::Object(vec![
             ("name", Value::Text("stepback".to_owned())),
             ("type", Value::Text("command".to_owned())),
             ("command", Value::Text(command.clone())),
-            ("timeout", Value::Number(if event == "BeforeTool" { PATIENCE } else { TIMEOUT })),
+            ("timeout", Value::Number(if stops { PATIENCE } else { TIMEOUT })),
         ])
     };
     EVENTS.into_iter().map(|event| (event, handler(event))).collect()

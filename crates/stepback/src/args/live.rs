@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 /// Which session a command is about.
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The session: the beginning of its id, ours or the agent's [default: the one that did something last]
+    /// The session: the beginning of its id, ours or the agent's [default: the agent that waits, else the last at work]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! `stepback breakpoint`, `pause`, `resume`, `step`, `inspect`, `inject`, `deny` and `edit-input`
 
 use serde_json::{Value, json};
+use stepback_agents::transcript::Part;
 use stepback_engine::control::{Answer as Said, Breakpoint as Stored, Control, On, Stop};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
@@ -137,7 +138,7 @@ fn list(context: &Context, control: &Control) -> Answer {
             paint.strong(item.id),
             item.describe(),
             paint.note(marks),
-            paint.dim(format!("hit {} times", item.hits))
+            paint.dim(format!("hit {}", output::count(item.hits, "time")))
         ));
     }
     if all.items.is_empty() {
@@ -227,6 +228,9 @@ fn answer(context: &Context, session: Option<&str>, answer: &Said) -> Answer {
     let stop = stopped(&workspace, &control, session)?.ok_or_else(nobody_waits)?;
     control.answer(&stop, answer)?;
     let line = match answer {
+        Said::Deny { .. } if stop.output.is_some() => {
+            format!("{} is told about its {}.", stop.agent, stop.tool)
+        }
         Said::Deny { .. } => format!("{} is told not to run {}.", stop.agent, stop.tool),
         _ => format!("{} goes on with the new input of {}.", stop.agent, stop.tool),
     };
@@ -320,8 +324,11 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
         if !text.is_empty() {
             output::line(format!("{} {text}", paint.strong(format!("{:?}:", message.role).to_lowercase())));
         }
-        for call in message.calls() {
-            output::line(paint.dim(format!("  calls {call}")));
+        for part in &message.parts {
+            if let Part::ToolCall { name, input, .. } = part {
+                let call = stepback_agents::import::describe_call(name, input);
+                output::line(paint.dim(format!("  calls {call}")));
+            }
         }
     }
 }
@@ -342,12 +349,14 @@ fn show(context: &Context, session: &Session, stop: Option<&Stop>) {
         Some(stop) => {
             output::line(format!("  stopped    {}", paint.note(&stop.reason)));
             output::line(format!("  at step    #{}", stop.step));
-            output::line(format!("  wants      {}", paint.strong(&stop.tool)));
+            let word = if stop.output.is_some() { "has run   " } else { "wants     " };
+            output::line(format!("  {word} {}", paint.strong(&stop.tool)));
             let input = serde_json::to_string_pretty(&stop.input).unwrap_or_default();
             for line in input.lines() {
                 output::line(format!("    {line}"));
             }
-            output::line(format!("  waits for an answer until {}; then it is refused", stop.until));
+            let then = if stop.output.is_some() { "goes on" } else { "is refused" };
+            output::line(format!("  waits for an answer until {}; then it {then}", stop.until));
             output::say(
                 paint.dim(
                     "\"stepback resume\", \"step\", \"deny [REASON]\" or \"edit-input JSON\" answers it.",

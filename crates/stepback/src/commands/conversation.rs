@@ -32,6 +32,13 @@ pub struct Continued {
     pub note: Option<String>,
 }
 
+/// A conversation that can go on from a point; nothing is written yet.
+pub struct Planned {
+    session: Session,
+    target: StoredCheckpoint,
+    fork: Fork,
+}
+
 /// Makes the conversation as it was at `target` go on under a new id, in the directory `cwd` if one is given.
 pub fn fork_at(
     context: &Context,
@@ -40,6 +47,29 @@ pub fn fork_at(
     cwd: Option<&Path>,
     prompt: Option<&str>,
 ) -> Result<Continued, Failure> {
+    carry_out(context, workspace, plan_at(context, workspace, target, cwd, prompt)?)
+}
+
+/// Does what was planned.
+pub fn carry_out(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    planned: Planned,
+) -> Result<Continued, Failure> {
+    let Planned { session, target, fork } = planned;
+    let ready = fork::carry_out(&fork).map_err(|error| cannot(&error, &target))?;
+    remember(context, workspace, &session, &target, &ready)?;
+    Ok(Continued { session, ready, kept: fork.kept, note: fork.note })
+}
+
+/// Finds out whether and how the conversation can go on from `target`.
+pub fn plan_at(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    target: &StoredCheckpoint,
+    cwd: Option<&Path>,
+    prompt: Option<&str>,
+) -> Result<Planned, Failure> {
     let session = session_of(workspace, target)?;
     let agent = Agent::parse(&session.agent).ok_or_else(|| {
         Failure::new(
@@ -77,10 +107,8 @@ pub fn fork_at(
         now: context.now(),
         mode: prompt.filter(|prompt| !prompt.is_empty()).map_or(Mode::Interactive, Mode::Prompt),
     };
-    let planned: Fork = fork::plan(&source, &wish).map_err(|error| cannot(&error, target))?;
-    let ready = fork::carry_out(&planned).map_err(|error| cannot(&error, target))?;
-    remember(context, workspace, &session, target, &ready)?;
-    Ok(Continued { session, ready, kept: planned.kept, note: planned.note })
+    let fork = fork::plan(&source, &wish).map_err(|error| cannot(&error, target))?;
+    Ok(Planned { session, target: target.clone(), fork })
 }
 
 fn cannot(error: &ForkError, target: &StoredCheckpoint) -> Failure {

@@ -1,6 +1,6 @@
 //! `stepback log`, `stepback timeline` and `stepback op log`
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 use stepback_engine::{EngineError, Workspace};
@@ -17,13 +17,23 @@ use crate::output::{self, Paint};
 struct History {
     steps: Vec<StoredCheckpoint>,
     line: HashSet<StepId>,
+    /// Steps that only other branches have.
+    elsewhere: HashMap<StepId, String>,
+    branch: String,
     head: StepId,
 }
 
 fn history(workspace: &Workspace<'_>) -> Result<History, Failure> {
     let head = workspace.head()?;
-    let line = workspace.ancestry(&head)?.iter().map(|stored| stored.checkpoint.step.id).collect();
-    Ok(History { steps: workspace.checkpoints()?, line, head: head.checkpoint.step.id })
+    let line: HashSet<StepId> =
+        workspace.ancestry(&head)?.iter().map(|stored| stored.checkpoint.step.id).collect();
+    let mut elsewhere = HashMap::new();
+    for branch in workspace.branches()?.iter().filter(|branch| !branch.present) {
+        let steps = workspace.ancestry(&branch.tip)?.into_iter().map(|stored| stored.checkpoint.step.id);
+        elsewhere.extend(steps.filter(|step| !line.contains(step)).map(|step| (step, branch.name.clone())));
+    }
+    let (steps, branch) = (workspace.checkpoints()?, workspace.present_branch()?);
+    Ok(History { steps, line, elsewhere, branch, head: head.checkpoint.step.id })
 }
 
 /// `log`
@@ -40,7 +50,11 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
     let query = Query { session: session.map(|session| session.id), kinds, ..Query::default() };
     let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
-    let rolled_back = RolledBack::new(&line, &workspace.operations()?);
+    let mut branches = Vec::new();
+    for branch in workspace.branches()?.iter().filter(|branch| !branch.present) {
+        branches.push((branch.name.clone(), workspace.ancestry(&branch.tip)?));
+    }
+    let rolled_back = RolledBack::new(&line, &branches, &workspace.operations()?);
     let is_head = |stored: &StoredCheckpoint| Some(stored.checkpoint.step.id) == head;
     let shown = steps.iter().take(limit.unwrap_or(usize::MAX));
     if context.json {
@@ -82,13 +96,19 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
 
 /// Which steps a rewind has left behind.
 struct RolledBack {
+    /// Steps of the present line and of every other branch.
     line: HashSet<StepId>,
     /// Rewinds on the line: the step each grew from, and its number.
     rewinds: Vec<(StepId, u64)>,
 }
 
 impl RolledBack {
-    fn new(line: &[StoredCheckpoint], operations: &[Operation]) -> Self {
+    fn new(
+        line: &[StoredCheckpoint],
+        branches: &[(String, Vec<StoredCheckpoint>)],
+        operations: &[Operation],
+    ) -> Self {
+        let lines = line.iter().chain(branches.iter().flat_map(|(_, line)| line));
         // An undo goes back to where it was before; it leaves nothing behind but what it undoes.
         let undone = |step: &Step| {
             let by =
@@ -98,7 +118,7 @@ impl RolledBack {
         let rewinds = line.iter().map(|stored| &stored.checkpoint.step);
         let rewinds = rewinds.filter(|step| step.kind == StepKind::Rewind && !undone(step));
         Self {
-            line: line.iter().map(|stored| stored.checkpoint.step.id).collect(),
+            line: lines.map(|stored| stored.checkpoint.step.id).collect(),
             rewinds: rewinds.filter_map(|step| Some((step.parent?, step.number))).collect(),
         }
     }
@@ -119,13 +139,14 @@ impl RolledBack {
 pub fn timeline(context: &Context) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let History { steps, line, head } = history(&workspace)?;
+    let History { steps, line, elsewhere, branch, head } = history(&workspace)?;
     if context.json {
         let items: Vec<_> = steps
             .iter()
             .map(|stored| {
                 let mut value = view::checkpoint(stored);
-                value["branch"] = json!("main");
+                let on_line = line.contains(&stored.checkpoint.step.id).then_some(&branch);
+                value["branch"] = json!(on_line.or_else(|| elsewhere.get(&stored.checkpoint.step.id)));
                 value["active"] = json!(line.contains(&stored.checkpoint.step.id));
                 value["head"] = json!(stored.checkpoint.step.id == head);
                 value
@@ -161,6 +182,8 @@ pub fn timeline(context: &Context) -> Answer {
             paint.good("  ← you are here")
         } else if active {
             String::new()
+        } else if let Some(name) = elsewhere.get(&step.id) {
+            paint.dim(format!("  (branch {name})"))
         } else {
             paint.dim("  (rolled back)")
         };

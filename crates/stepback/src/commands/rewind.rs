@@ -55,18 +55,24 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
     }
     let mut prepared = workspace.prepare_rewind(&request)?;
     if prepared.plan.is_empty() && !arguments.both {
-        return nothing_to_do(context, &prepared);
+        return nothing_to_do(context, &prepared, arguments.agree.dry_run);
     }
     if !context.json {
         prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
     }
+    // Before anything is written: a conversation that cannot go on must not leave half a rewind.
+    let conversation = match (&request.target, arguments.both) {
+        (Some(target), true) => {
+            Some(conversation::plan_at(context, &workspace, target, None, arguments.resume.as_deref())?)
+        }
+        _ => None,
+    };
     let Some(prepared) = agree(context, prepared, &arguments.agree)? else { return DONE };
     let report = workspace.apply(prepared)?;
-    match (&request.target, arguments.both) {
-        (Some(target), true) => {
+    match (&request.target, conversation) {
+        (Some(_), Some(planned)) => {
             // Files first: the agent compares what it knows with what is there when it goes on.
-            let prompt = arguments.resume.as_deref();
-            let continued = conversation::fork_at(context, &workspace, target, None, prompt)?;
+            let continued = conversation::carry_out(context, &workspace, planned)?;
             let code = finish(context, &workspace, report, "undo", Some(&continued))?;
             let ran = conversation::go_on(context, &continued, arguments.resume.is_some())?;
             Ok(if code == ExitCode::SUCCESS { ran } else { code })
@@ -120,14 +126,14 @@ fn hint_conversation(
 }
 
 /// The workspace already is what it should become, as far as that is possible.
-fn nothing_to_do(context: &Context, prepared: &Prepared) -> Answer {
+fn nothing_to_do(context: &Context, prepared: &Prepared, dry_run: bool) -> Answer {
     if context.json {
         output::document(&plan_document(prepared));
         return DONE;
     }
     show(prepared);
     output::line("Nothing to change.");
-    match has_conflict(&prepared.plan.left_alone) {
+    match has_conflict(&prepared.plan.left_alone) && !dry_run {
         true => Ok(ExitCode::from(Kind::Partial as u8)),
         false => DONE,
     }

@@ -16,6 +16,8 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
+/// After so long without a word, a session is not called active any more. In microseconds.
+const QUIET: i64 = 3_600_000_000;
 /// How often a watcher looks.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -52,12 +54,12 @@ pub fn list(context: &Context, arguments: &Sessions) -> Answer {
     sessions.retain(|session| {
         arguments.agent.as_ref().is_none_or(|agent| session.agent == *agent)
             && since.is_none_or(|since| seen(session) >= since)
-            && session.info.external.as_deref() != Some("gaps")
     });
     let stops = workspace.control()?.stops()?;
     let status = |session: &Session| match session.info.ended_at {
         _ if stops.iter().any(|stop| stop.session == session.id) => "stopped",
         Some(_) => "ended",
+        None if context.now().as_micros() - seen(session).as_micros() > QUIET => "idle",
         None => "active",
     };
     if context.json {

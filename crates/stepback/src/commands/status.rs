@@ -5,18 +5,19 @@ use stepback_engine::authorship::Who;
 use stepback_engine::changes::Numbered;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::describe;
-use stepback_engine::{Workspace, diff};
+use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::change::ChangeKind;
 use stepback_model::ids::StepId;
 use stepback_model::path::RelPath;
-use stepback_model::record::Session;
+use stepback_model::record::{Session, StepKind};
 use stepback_model::state::GitState;
 use stepback_model::tree::{Node, SkipReason};
 
-use stepback_store::port::StoredCheckpoint;
+use stepback_store::port::{Query, StoredCheckpoint};
 
 use super::{Answer, DONE, view};
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::output::{self, Paint};
 
 /// `status`
@@ -40,7 +41,7 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
         }
     }
     let git = match present.state.git {
-        Some(hash) => GitState::load(workspace.store(), hash).map_err(stepback_engine::EngineError::from)?,
+        Some(hash) => GitState::load(workspace.store(), hash).map_err(EngineError::from)?,
         None => GitState::default(),
     };
     drop(lock);
@@ -101,6 +102,14 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
         }
         output::say(paint.dim("\"stepback diff\" shows the lines; \"stepback rewind @\" takes it all back."));
     }
+    let gaps = recent_gaps(context, &workspace)?;
+    if gaps > 0 {
+        output::say(format!(
+            "{} {} could not be recorded in the last day; \"stepback log --kind gap\" says why.",
+            paint.note("Warning:"),
+            output::count(gaps, "event")
+        ));
+    }
     for warning in &moves {
         output::say(format!("{} {warning}.", paint.note("Warning:")));
     }
@@ -119,6 +128,15 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
         }
     }
     DONE
+}
+
+/// How many events of agents could not be recorded in the last day.
+fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, Failure> {
+    const DAY: i64 = 86_400_000_000;
+    let query = Query { kinds: vec![StepKind::Gap], limit: Some(1000), ..Query::default() };
+    let gaps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+    let since = context.now().as_micros() - DAY;
+    Ok(gaps.iter().filter(|stored| stored.checkpoint.step.at.as_micros() > since).count() as u64)
 }
 
 /// Which changes to list.
