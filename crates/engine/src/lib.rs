@@ -4,6 +4,7 @@
 //! the user's files goes through one door, [`rewind`]: plan, save the present, journal, apply, verify, report.
 
 pub mod authorship;
+pub mod bisect;
 pub mod branch;
 pub mod changes;
 pub mod checkpoint;

@@ -9,6 +9,7 @@ use crate::context::{Context, Make};
 use crate::failure::{Failure, Kind};
 
 mod agents;
+mod bisect;
 mod branch;
 mod checkpoint;
 mod control;
@@ -89,6 +90,7 @@ pub fn run(arguments: Arguments) -> Answer {
             let context = Context::open(&arguments, Make::Yes, "")?;
             sessions::watch(&context, of.session.as_deref(), filter, *limit)
         }
+        Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
         Command::Branch(command) => branch::run(&known("files")?, command),
         Command::Settings { key, value } => {
             let context = Context::open(&arguments, Make::Yes, "")?;

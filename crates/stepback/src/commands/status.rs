@@ -269,6 +269,13 @@ fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
     value
 }
 
+/// The call and the prompt behind what a step found changed.
+pub fn behind_step(workspace: &Workspace<'_>, detail: Option<&Value>) -> Option<String> {
+    let call = detail?.pointer("/authors/calls/0")?;
+    let author = serde_json::from_value(call.clone()).ok()?;
+    behind(workspace, &Who::Call(author))
+}
+
 /// The call and the prompt behind a change, on one line.
 fn behind(workspace: &Workspace<'_>, who: &Who) -> Option<String> {
     let summary = |id: StepId| {

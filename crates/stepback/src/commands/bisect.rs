@@ -1,0 +1,256 @@
+//! `stepback bisect`
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use stepback_engine::bisect::{Found, Scratch, Search, Verdict};
+use stepback_engine::workspace::describe;
+use stepback_engine::{EngineError, Workspace, diff};
+use stepback_store::port::StoredCheckpoint;
+
+use super::{Answer, DONE, status, view};
+use crate::args::Bisect;
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// The exit code by which a command says that it cannot tell, as in git.
+const CANNOT_TELL: i32 = 125;
+
+/// What one probe showed.
+struct Probe {
+    verdict: Verdict,
+    code: i32,
+    set_up: Duration,
+    ran: Duration,
+}
+
+/// `bisect`
+pub fn bisect(context: &Context, arguments: &Bisect) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let line = candidates(context, &workspace, arguments)?;
+    let _lock = workspace.lock_shared()?;
+    let temp = tempfile::Builder::new().prefix("stepback-bisect-").tempdir()?;
+    let jobs = arguments.jobs.clamp(1, 64);
+    let mut scratches: Vec<Scratch<'_>> =
+        (0..jobs).map(|number| Scratch::new(&workspace, temp.path().join(number.to_string()))).collect();
+    let mut probes: Vec<(usize, Probe)> = Vec::new();
+    let (first, last) = (0, line.len() - 1);
+    for (moment, expected) in [(first, Verdict::Good), (last, Verdict::Bad)] {
+        let probe = probe(&workspace, &mut scratches[0], &line[moment], &arguments.run)?;
+        let verdict = probe.verdict;
+        report(context, &line[moment], &probe);
+        probes.push((moment, probe));
+        if verdict != expected {
+            return Err(not_as_expected(&line[moment], expected));
+        }
+    }
+    let mut search = Search::between(first, last);
+    loop {
+        let next = search.next(jobs);
+        if next.is_empty() {
+            break;
+        }
+        let found: Vec<Result<Probe, Failure>> = std::thread::scope(|scope| {
+            let running: Vec<_> = next
+                .iter()
+                .zip(&mut scratches)
+                .map(|(moment, scratch)| {
+                    let (workspace, stored) = (&workspace, &line[*moment]);
+                    scope.spawn(move || probe(workspace, scratch, stored, &arguments.run))
+                })
+                .collect();
+            running
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|_| Err(Failure::new(Kind::Internal, "a probe failed")))
+                })
+                .collect()
+        });
+        for (moment, found) in next.into_iter().zip(found) {
+            let probe = found?;
+            search.tell(moment, probe.verdict);
+            report(context, &line[moment], &probe);
+            probes.push((moment, probe));
+        }
+        output::say_for_people(
+            context.json,
+            &format!("  {} left", output::count(search.left() as u64, "step")),
+        );
+    }
+    conclude(context, &workspace, &line, &search.found(), &probes)
+}
+
+/// The checkpoints between the good and the bad one, oldest first.
+fn candidates(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    arguments: &Bisect,
+) -> Result<Vec<StoredCheckpoint>, Failure> {
+    let bad = context.resolve(workspace, arguments.bad.as_deref().unwrap_or("@"))?;
+    let bad = workspace.kept_base(&bad)?;
+    let mut line = workspace.ancestry(&bad)?;
+    line.reverse();
+    let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
+    line.drain(..first);
+    if let Some(good) = &arguments.good {
+        let good = workspace.kept_base(&context.resolve(workspace, good)?)?;
+        let at = line.iter().position(|stored| stored.checkpoint.step.id == good.checkpoint.step.id);
+        let at = at.ok_or_else(|| {
+            Failure::new(Kind::Point, format!("{} does not lead to {}", describe(&good), describe(&bad)))
+                .hint("\"stepback timeline\" shows which steps grew from which")
+        })?;
+        line.drain(..at);
+    }
+    if line.len() < 2 {
+        return Err(Failure::new(Kind::Nothing, "there is nothing between the good and the bad point")
+            .hint("name two points: stepback bisect --run CMD --good POINT --bad POINT"));
+    }
+    Ok(line)
+}
+
+fn probe(
+    workspace: &Workspace<'_>,
+    scratch: &mut Scratch<'_>,
+    stored: &StoredCheckpoint,
+    command: &str,
+) -> Result<Probe, Failure> {
+    let begun = Instant::now();
+    scratch.become_state(&workspace.state_of(stored)?)?;
+    let set_up = begun.elapsed();
+    let begun = Instant::now();
+    let status = Command::new("sh")
+        .args(["-c", command])
+        .current_dir(scratch.dir())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    let ran = begun.elapsed();
+    // A command that is killed, or cannot be found, says nothing about the files.
+    let code = status
+        .code()
+        .ok_or_else(|| Failure::new(Kind::System, format!("{command} was ended by a signal")))?;
+    if code == 126 || code == 127 {
+        return Err(Failure::new(Kind::System, format!("{command} cannot be run (exit code {code})"))
+            .hint("try it in the workspace first"));
+    }
+    let verdict = match code {
+        0 => Verdict::Good,
+        CANNOT_TELL => Verdict::Skip,
+        _ => Verdict::Bad,
+    };
+    Ok(Probe { verdict, code, set_up, ran })
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "good",
+        Verdict::Bad => "bad",
+        Verdict::Skip => "cannot tell",
+    }
+}
+
+fn report(context: &Context, stored: &StoredCheckpoint, probe: &Probe) {
+    let paint = Paint::stderr();
+    let verdict = match probe.verdict {
+        Verdict::Good => paint.good("good"),
+        Verdict::Bad => paint.bad("bad"),
+        Verdict::Skip => paint.note("cannot tell"),
+    };
+    if !context.json {
+        output::say(format!(
+            "{:>6} {verdict}  {}",
+            format!("#{}", stored.checkpoint.step.number),
+            paint.dim(format!(
+                "{} (set up in {:.0} ms, ran for {:.1} s)",
+                view::title(stored),
+                probe.set_up.as_secs_f64() * 1000.0,
+                probe.ran.as_secs_f64()
+            ))
+        ));
+    }
+}
+
+fn not_as_expected(stored: &StoredCheckpoint, expected: Verdict) -> Failure {
+    let (what, hint) = match expected {
+        Verdict::Good => ("is not good", "name an earlier one with --good"),
+        _ => ("is not bad", "name a later one with --bad"),
+    };
+    Failure::new(Kind::Usage, format!("{} {what}, so there is nothing to search", describe(stored)))
+        .hint(hint)
+}
+
+fn conclude(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    line: &[StoredCheckpoint],
+    found: &Found,
+    probes: &[(usize, Probe)],
+) -> Answer {
+    let items: Vec<Value> = probes
+        .iter()
+        .rev()
+        .map(|(moment, probe)| {
+            json!({
+                "id": line[*moment].checkpoint.step.id,
+                "number": line[*moment].checkpoint.step.number,
+                "verdict": word(probe.verdict),
+                "code": probe.code,
+                "set_up_ms": probe.set_up.as_secs_f64() * 1000.0,
+                "ran_s": probe.ran.as_secs_f64(),
+            })
+        })
+        .collect();
+    let first = match found {
+        Found::First(moment) => *moment,
+        Found::Among(moments) => {
+            let steps: Vec<&StoredCheckpoint> = moments.iter().map(|moment| &line[*moment]).collect();
+            match context.json {
+                true => output::document(&json!({
+                    "id": null,
+                    "among": steps.iter().map(|stored| view::step(stored)).collect::<Vec<_>>(),
+                    "items": items,
+                })),
+                false => {
+                    output::line("It is one of these; the command could not tell about those in between:");
+                    for stored in steps {
+                        output::line(format!("  {}  {}", describe(stored), view::title(stored)));
+                    }
+                }
+            }
+            return DONE;
+        }
+    };
+    let (before, after) = (&line[first - 1], &line[first]);
+    let changes = diff::visible(workspace.store(), &workspace.state_of(before)?, &workspace.state_of(after)?)
+        .map_err(EngineError::from)?;
+    let detail = workspace.detail_of(&after.checkpoint.step)?;
+    if context.json {
+        output::document(&json!({
+            "id": after.checkpoint.step.id,
+            "number": after.checkpoint.step.number,
+            "step": view::step(after),
+            "detail": detail,
+            "good": before.checkpoint.step.id,
+            "changes": changes.iter().map(view::change).collect::<Vec<_>>(),
+            "items": items,
+        }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    output::line(format!("{} is the first bad step: {}", paint.strong(describe(after)), view::title(after)));
+    if let Some(author) = status::behind_step(workspace, detail.as_ref()) {
+        output::line(paint.dim(format!("  {author}")));
+    }
+    for change in changes.iter().take(20) {
+        output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
+    }
+    let (good, bad) = (before.checkpoint.step.number, after.checkpoint.step.number);
+    output::say(paint.dim(format!(
+        "\"stepback diff '#{good}' '#{bad}'\" shows the lines, \"stepback rewind '#{good}'\" goes back before it."
+    )));
+    DONE
+}
