@@ -237,7 +237,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  stepback edit-input '{\"command\": \"ls\"}'")]
     EditInput {
         /// The whole input, as JSON
-        json: String,
+        #[arg(value_name = "JSON")]
+        input: String,
         #[command(flatten)]
         of: live::Of,
     },

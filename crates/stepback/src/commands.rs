@@ -84,7 +84,7 @@ pub fn run(arguments: Arguments) -> Answer {
         }
         Command::Inject { text, of } => control::inject(&known("")?, of.session.as_deref(), text),
         Command::Deny { reason, of } => control::deny(&known("")?, of.session.as_deref(), reason.as_deref()),
-        Command::EditInput { json, of } => control::edit_input(&known("")?, of.session.as_deref(), json),
+        Command::EditInput { input, of } => control::edit_input(&known("")?, of.session.as_deref(), input),
         Command::Watch { filter, of, limit } => {
             let context = Context::open(&arguments, Make::Yes, "")?;
             sessions::watch(&context, of.session.as_deref(), filter, *limit)
