@@ -138,7 +138,9 @@ impl Workspace<'_> {
     /// Waits until nobody else records steps of this workspace.
     pub fn lock_recording(&self) -> Result<RecordLock, EngineError> {
         let file = match self.local_dir()? {
-            Some(dir) => Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root)?),
+            Some(dir) => {
+                Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root, self.patience())?)
+            }
             None => None,
         };
         Ok(RecordLock { _file: file })
