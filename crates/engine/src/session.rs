@@ -7,11 +7,16 @@ use stepback_store::port::Query;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
+/// What the session that gaps are noted in is called, in the agent's place.
+pub const GAPS: &str = "gaps";
+
 impl Workspace<'_> {
-    /// Sessions of agents, the one that did something last first.
+    /// Sessions of agents, the one that did something last first. Where gaps are noted is none.
     pub fn agent_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = self.store().sessions(self.record.id)?;
-        sessions.retain(|session| session.agent != Session::PERSON);
+        sessions.retain(|session| {
+            session.agent != Session::PERSON && session.info.external.as_deref() != Some(GAPS)
+        });
         sessions.sort_by_key(|session| {
             (std::cmp::Reverse(session.info.seen_at.unwrap_or(session.started_at)), session.id)
         });
@@ -37,6 +42,10 @@ impl Workspace<'_> {
         };
         let mut found: Vec<Session> =
             self.store().sessions(self.record.id)?.into_iter().filter(named).collect();
+        let exact = |session: &Session| session.info.external.as_deref() == Some(text);
+        if found.iter().any(exact) {
+            found.retain(exact);
+        }
         match (found.pop(), found.len()) {
             (Some(session), 0) => Ok(session),
             (Some(_), more) => {

@@ -52,7 +52,6 @@ pub fn list(context: &Context, arguments: &Sessions) -> Answer {
     sessions.retain(|session| {
         arguments.agent.as_ref().is_none_or(|agent| session.agent == *agent)
             && since.is_none_or(|since| seen(session) >= since)
-            && session.info.external.as_deref() != Some("gaps")
     });
     let stops = workspace.control()?.stops()?;
     let status = |session: &Session| match session.info.ended_at {
