@@ -100,6 +100,7 @@ impl Control {
     /// Agents that wait, the longest waiting first. What a process that is gone left behind is cleared away.
     pub fn stops(&self) -> io::Result<Vec<Stop>> {
         let mut stops: Vec<Stop> = Vec::new();
+        let mut cleared = false;
         for name in self.names("stop-")? {
             let Ok(bytes) = fs::read(self.dir.join(&name)) else { continue };
             let Ok(stop) = serde_json::from_slice::<Stop>(&bytes) else { continue };
@@ -108,7 +109,11 @@ impl Control {
             } else {
                 self.remove(&name)?;
                 self.remove(&answer_name(&stop.id))?;
+                cleared = true;
             }
+        }
+        if cleared {
+            self.disarm_if_empty();
         }
         stops.sort_by_key(|stop| stop.at);
         Ok(stops)
