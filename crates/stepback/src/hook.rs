@@ -42,21 +42,24 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     while let Some(word) = rest.next() {
         match *word {
             "--strict" => strict = true,
-            "--store" => store = Some(PathBuf::from(rest.next()?)),
-            _ => return None,
+            "--store" => store = rest.next().map(PathBuf::from),
+            word if word.starts_with('-') || agent.is_some() => {
+                complain(&format!(
+                    "\"{word}\" means nothing to this version of the hook; going on without it"
+                ));
+            }
+            word => agent = Some(word),
         }
     }
-    if agent.starts_with('-') {
-        return None;
-    }
+    let Some(agent) = agent else {
+        return nothing("a hook needs the name of its agent; nothing is recorded");
+    };
     let Some(agent) = Agent::parse(agent) else {
-        complain(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
-        return Some(ExitCode::SUCCESS);
+        return nothing(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
     };
     let store = store.or_else(|| context::default_store().ok());
     let Some(store) = store.and_then(|store| std::path::absolute(store).ok()) else {
-        complain("there is no place for a store: set HOME or STEPBACK_HOME");
-        return Some(ExitCode::SUCCESS);
+        return nothing("there is no place for a store: set HOME or STEPBACK_HOME");
     };
     Some(run(agent, strict, &store))
 }
