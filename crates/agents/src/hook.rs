@@ -228,7 +228,7 @@ impl Hook<'_> {
             let session = workspace.store().session(recorded.session).ok().flatten();
             (recorded.iteration, session.map_or(0, |session| session.info.cost))
         };
-        let paths = record::relative(workspace, &seen.paths);
+        let paths = record::relative(workspace, seen);
         let moment = Moment {
             side,
             tool: &tool,
