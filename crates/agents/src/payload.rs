@@ -102,6 +102,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         transcript: text("transcript_path").map(str::to_string),
         model: text("model").map(str::to_string),
         ended: matches!(name.as_str(), "SessionEnd"),
+        never_ran: matches!(name.as_str(), "PermissionDenied"),
         answered: gate == Gate::Done,
         quiet: gate == Gate::Done || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
         ..Learned::default()
@@ -121,7 +122,9 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         kind,
         at: None,
         key: told.key(kind, call.as_deref()),
-        call: matches!(kind, StepKind::ToolStart | StepKind::ToolEnd).then_some(call).flatten(),
+        call: call.filter(|_| {
+            matches!(kind, StepKind::ToolStart | StepKind::ToolEnd) || name == "PermissionDenied"
+        }),
         tool: tool.clone(),
         worker,
         summary,

@@ -168,7 +168,8 @@ pub fn refused(
         raw: None,
         ..seen.event.clone()
     };
-    record_light(workspace, event, at)
+    let learned = Learned { never_ran: true, ..Learned::default() };
+    record_beside(workspace, Report { learned, ..report(event, at) })
 }
 
 /// Tells how to take back what the present prompt led to, if it changed anything.
@@ -190,8 +191,14 @@ pub fn note_for_turn(workspace: &Workspace<'_>, recorded: &Recorded) -> Result<O
 }
 
 fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Result<(), EngineError> {
+    record_beside(workspace, report(event, at))
+}
+
+fn record_beside(workspace: &Workspace<'_>, mut report: Report<'_>) -> Result<(), EngineError> {
+    // Also what a person typed can hold a secret.
+    redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;
-    workspace.record(&lock, &report(event, at))?;
+    workspace.record(&lock, &report)?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 
 pub mod authorship;
 pub mod branch;
+mod calls;
 pub mod changes;
 pub mod checkpoint;
 pub mod collect;
