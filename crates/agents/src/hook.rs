@@ -87,7 +87,7 @@ impl Hook<'_> {
         if let Some((_, dir)) = &known
             && self.can_wait(&seen, dir)
         {
-            let note = self.note(&seen, Some(value), None);
+            let note = self.note(&seen, Some(payload::clipped(value)), None);
             return match inbox::leave(dir, &note) {
                 Ok(()) => Outcome::default(),
                 Err(error) => {
@@ -279,22 +279,32 @@ impl Hook<'_> {
             .map(Path::to_path_buf)
             .or_else(|| roots::find(self.store, self.directory).map(|(_, dir)| dir));
         if let Some(dir) = dir {
-            let note = Note {
-                at: self.env.now(),
-                agent: self.agent.name().into(),
-                payload: None,
-                transcript_len: None,
-                gap: Some(format!("{event}: {what}").trim_start_matches(": ").to_string()),
-            };
-            // If even that fails there is nothing left to try.
-            let _ = inbox::leave(&dir, &note);
+            self.leave_gap(&dir, event, what, payload);
         }
-        let answer = (self.strict && gate == Gate::Before).then(|| {
-            let reason =
-                format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
-            Answer { deny: Some(reason), ..Answer::default() }.text(self.agent, event, gate)
-        });
-        Outcome { answer: answer.flatten(), trouble: Some(what.to_string()) }
+        Outcome { answer: self.refusal(gate, event, what), trouble: Some(what.to_string()) }
+    }
+
+    /// Notes that something is missing from the record; `payload` is what was not recorded.
+    fn leave_gap(&self, dir: &Path, event: &str, what: &str, payload: Option<&Value>) {
+        let gap = format!("{event}: {what}");
+        let note = Note {
+            at: self.env.now(),
+            agent: self.agent.name().into(),
+            payload: payload.cloned().map(payload::clipped),
+            transcript_len: None,
+            gap: Some(stepback_redact::redact(gap.trim_start_matches(": ")).into_owned()),
+        };
+        // If even that fails there is nothing left to try.
+        let _ = inbox::leave(dir, &note);
+    }
+
+    /// What is said to an agent whose call could not be recorded: nothing, or with strictness a refusal.
+    fn refusal(&self, gate: Gate, event: &str, what: &str) -> Option<String> {
+        if !self.strict || gate != Gate::Before {
+            return None;
+        }
+        let reason = format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
+        Answer { deny: Some(reason), ..Answer::default() }.text(self.agent, event, gate)
     }
 }
 

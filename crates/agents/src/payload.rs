@@ -253,7 +253,15 @@ impl Told<'_> {
                 Some(id) => Some(id.to_string()),
                 None => moment.map(|moment| format!("{call} {moment}")),
             },
-            (StepKind::UserInput, _) => self.text("prompt_id").or(moment).map(str::to_string),
+            (StepKind::UserInput, _) => {
+                self.text("prompt_id").or(moment).or_else(|| self.text("turn_id")).map(str::to_string)
+            }
+            // An agent can be done with one prompt several times, but not with the same words.
+            _ if moment.is_none() && matches!(self.name, "Stop" | "SubagentStop") => {
+                let prompt = self.text("prompt_id").or_else(|| self.text("turn_id"))?;
+                let told = serde_json::to_vec(self.fields).ok()?;
+                Some(format!("{} {prompt} {}", self.name, Hash::of(ObjectKind::Blob, &told)))
+            }
             _ => moment.map(|moment| format!("{} {moment}", self.name)),
         }
     }
@@ -328,8 +336,8 @@ pub fn one_line(text: &str) -> String {
     }
 }
 
-/// A value with its long texts cut, visibly.
-fn clipped(value: Value) -> Value {
+/// A value with its long texts cut, visibly. Cutting it again changes nothing.
+pub fn clipped(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(clip(&text)),
         Value::Array(items) => items.into_iter().map(clipped).collect(),
@@ -342,7 +350,9 @@ fn clip(text: &str) -> String {
     if text.len() <= KEPT {
         return text.to_string();
     }
-    let head = text.floor_char_boundary(KEPT * 3 / 4);
+    /// Room for the words between the parts.
+    const WORDS: usize = 64;
+    let head = text.floor_char_boundary(KEPT * 3 / 4 - WORDS);
     let tail = text.ceil_char_boundary(text.len() - KEPT / 4);
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
 }
