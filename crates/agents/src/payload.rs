@@ -69,6 +69,14 @@ pub enum PayloadError {
     NoSession,
 }
 
+/// Where an event of this name lets us answer, as far as calls go: all that is known of an event that cannot be read.
+pub fn gate(name: &str) -> Gate {
+    match name {
+        "PreToolUse" | "BeforeTool" | "tool.execute.before" => Gate::Before,
+        _ => Gate::Other,
+    }
+}
+
 /// Reads a payload, which must have been redacted.
 pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
     let Value::Object(fields) = payload else { return Err(PayloadError::NotAnObject) };

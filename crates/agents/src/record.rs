@@ -70,12 +70,15 @@ pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, En
     let io = |error: std::io::Error| {
         EngineError::Input(format!("cannot read the inbox of {}: {error}", dir.display()))
     };
-    let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? else { return Ok(0) };
-    let count = taken.notes.len();
-    for note in &taken.notes {
-        noted(workspace, lock, note)?;
+    let mut count = 0;
+    // More than once: what somebody took who then failed comes first, and alone.
+    while let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? {
+        count += taken.notes.len();
+        for note in &taken.notes {
+            noted(workspace, lock, note)?;
+        }
+        taken.done().map_err(io)?;
     }
-    taken.done().map_err(io)?;
     Ok(count)
 }
 
@@ -91,20 +94,27 @@ pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
 
 fn noted(workspace: &Workspace<'_>, lock: &RecordLock, note: &Note) -> Result<(), EngineError> {
     let agent = Agent::parse(&note.agent);
-    if let (Some(agent), Some(payload), None) = (agent, &note.payload, &note.gap)
-        && let Ok(mut seen) = payload::read(agent, payload)
-    {
+    let seen =
+        agent.zip(note.payload.as_ref()).and_then(|(agent, payload)| payload::read(agent, payload).ok());
+    let is_understood = seen.is_some();
+    if let Some(mut seen) = seen {
         // The moment to look at the files is over.
         seen.effect = Effect::None;
+        if note.gap.is_some() {
+            // Should it be reported once more, that one counts: it may come with a look.
+            seen.event.key = seen.event.key.map(|key| format!("{key}, late"));
+        }
         one(workspace, lock, &seen, note.at, note.transcript_len)?;
-        return Ok(());
+        if note.gap.is_none() {
+            return Ok(());
+        }
     }
     let why = note.gap.clone().unwrap_or_else(|| "a report could not be understood".into());
     let event = Event {
         agent: note.agent.clone(),
-        session: "gaps".into(),
+        session: stepback_engine::session::GAPS.into(),
         error: Some(Trouble { name: Some("gap".into()), message: why.clone(), ..Trouble::default() }),
-        raw: note.payload.clone(),
+        raw: note.payload.clone().filter(|_| !is_understood),
         ..plain(StepKind::Gap, payload::one_line(&why))
     };
     let key = format!("{} {}", note.at.as_micros(), event.summary);
