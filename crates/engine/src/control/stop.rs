@@ -92,9 +92,20 @@ impl Control {
         Ok(answered.or(last))
     }
 
-    /// Answers a stop.
+    /// Answers a stop, and others of the same call: an agent whose hooks are installed twice waits twice.
     pub fn answer(&self, stop: &Stop, answer: &Answer) -> io::Result<()> {
-        self.put(&answer_name(&stop.id), &serde_json::to_vec(answer).map_err(io::Error::other)?)
+        let bytes = serde_json::to_vec(answer).map_err(io::Error::other)?;
+        self.put(&answer_name(&stop.id), &bytes)?;
+        let same = |other: &Stop| {
+            other.id != stop.id
+                && other.session == stop.session
+                && stop.call.is_some()
+                && other.call == stop.call
+        };
+        for other in self.stops()?.iter().filter(|other| same(other)) {
+            self.put(&answer_name(&other.id), &bytes)?;
+        }
+        Ok(())
     }
 
     /// Agents that wait, the longest waiting first. What a process that is gone left behind is cleared away.

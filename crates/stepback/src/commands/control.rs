@@ -273,13 +273,13 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
     let workspace = context.workspace(&engine)?;
     let control = workspace.control()?;
     let stop = stopped(&workspace, &control, session)?;
-    let session = match &stop {
+    let waiting = match &stop {
         Some(stop) => workspace.store().session(stop.session)?,
         None => None,
     };
-    let session = match session {
-        Some(session) => session,
-        None => sessions::pick(&workspace, session_or(session.as_ref(), context))?,
+    let session = match waiting {
+        Some(waiting) => waiting,
+        None => sessions::pick(&workspace, session)?,
     };
     match what {
         Some("input") => {
@@ -305,10 +305,6 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
         None => show(context, &session, stop.as_ref()),
     }
     DONE
-}
-
-fn session_or<'a>(session: Option<&'a Session>, _: &Context) -> Option<&'a str> {
-    session.and_then(|session| session.info.external.as_deref())
 }
 
 fn show_conversation(context: &Context, session: &Session, lines: &[String]) {

@@ -239,6 +239,10 @@ fn two_stops_at_once_get_their_own_answers() {
     world.run(["deny", "again", "--session", "two"]).exits(4);
     world.json(["deny", "for one"]);
     assert_eq!(decision(&answer(first))["permissionDecisionReason"], "for one");
+    for session in ["one", "two"] {
+        let shown = world.json(["inspect", "--session", session]);
+        assert_eq!(shown["session"]["info"]["external"], session, "the one that was asked for");
+    }
     // A message goes to the session it is for.
     world.json(["breakpoint", "clear"]);
     world.json(["inject", "only for one", "--session", "one"]);
@@ -305,4 +309,19 @@ fn many_hooks_count_together() {
     }
     assert_eq!(items(&world.json(["breakpoint", "list"]))[0]["hits"], 12);
     assert!(of_kind(&world, "gap").is_empty());
+}
+
+#[test]
+fn hooks_that_are_installed_twice_are_answered_once() {
+    let world = started("s1");
+    let agent = Talk::new(&world, "s1");
+    world.ok(["pause"]);
+    let both = [(); 2].map(|()| pre(&agent, "b1", "Bash", json!({ "command": "x" })));
+    until_stopped(&world, 2);
+    world.ok(["deny", "no"]);
+    for child in both {
+        assert_eq!(decision(&answer(child))["permissionDecisionReason"], "no");
+    }
+    world.ok(["resume"]);
+    assert!(is_disarmed(&world));
 }
