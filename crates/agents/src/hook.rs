@@ -8,8 +8,10 @@
 //! person asked for strictness.
 
 use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use stepback_engine::control::{Control, Moment, Side, Stop};
@@ -27,6 +29,9 @@ use crate::record;
 
 /// Largest payload that is read; a larger one leaves a gap.
 pub const LARGEST: usize = 64 << 20;
+
+/// Modified when somebody looked because it was time to.
+const LOOKED: &str = "looked";
 
 /// Opens the store when it is needed: most events do without.
 pub type WithEngine<'a> =
@@ -141,7 +146,9 @@ impl Hook<'_> {
     /// Whether no checkpoint was made for longer than the person wants.
     fn is_overdue(&self, dir: &Path) -> bool {
         let Some(minutes) = self.at_least_every else { return false };
-        let looked = std::fs::metadata(dir.join("statcache")).and_then(|file| file.modified()).ok();
+        // The cache is written by looks that found something, the other file by those that came only because of the time.
+        let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
+        let looked = modified("statcache").max(modified(LOOKED));
         let age = looked.and_then(|looked| looked.elapsed().ok());
         age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
     }
@@ -171,6 +178,16 @@ impl Hook<'_> {
         }
         let recorded = record::one(workspace, &lock, &seen, self.env.now(), None)?;
         is_recorded.set(true);
+        if let (Effect::Keep(Trigger::Scheduled), Some(dir)) = (seen.effect, workspace.cache_dir()?) {
+            // Without it, every event from now on would be overdue until a file changes.
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(dir.join(LOOKED));
+            let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+        }
         drop(lock);
         let mut answer = self.controlled(workspace, &seen, &recorded)?;
         if self.notes && seen.gate == Gate::Done {
