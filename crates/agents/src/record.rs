@@ -197,7 +197,7 @@ pub fn note_for_turn(workspace: &Workspace<'_>, recorded: &Recorded) -> Result<O
     let steps = workspace.store().steps(workspace.record.id, &query)?;
     let changed = steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
     Ok(changed
-        .then(|| format!("checkpoint saved: stepback rewind #{number} takes back what this prompt led to")))
+        .then(|| format!("checkpoint saved: stepback rewind '#{number}' takes back what this prompt led to")))
 }
 
 fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Result<(), EngineError> {
