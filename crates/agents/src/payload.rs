@@ -83,7 +83,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let session = text("session_id").ok_or(PayloadError::NoSession)?.to_string();
     let name = text("hook_event_name").unwrap_or("unknown").to_string();
-    let tool = text("tool_name").map(str::to_string);
+    let tool = text("tool_name").map(visible);
     let input = fields.get("tool_input").cloned();
     let call = text("tool_use_id").map(str::to_string).or_else(|| {
         // Without ids, a call is told by its tool and input.
@@ -92,8 +92,8 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         Some(format!("{tool}-{}", &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..12]))
     });
     let worker = text("agent_id").map(|id| match text("agent_type") {
-        Some(kind) => format!("{kind} {id}"),
-        None => id.to_string(),
+        Some(kind) => visible(&format!("{kind} {id}")),
+        None => visible(id),
     });
     let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
     let told = Told {
@@ -335,13 +335,30 @@ fn usage(fields: &Map<String, Value>) -> Option<Value> {
     Some(json!({ "model": info.get("modelID"), "tokens": tokens, "cost_usd": info.get("cost") }))
 }
 
-/// The first line, shortened.
+/// The first line, shortened, with nothing in it that a terminal would obey.
 pub fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
     match line.char_indices().nth(SUMMARY) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_string(),
+        Some((at, _)) => format!("{}…", visible(&line[..at])),
+        None => visible(line),
     }
+}
+
+/// The text with every character written out that is not seen itself: control characters, and those that turn the
+/// direction of what follows.
+pub fn visible(text: &str) -> String {
+    let is_unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut seen = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_unseen(c) {
+            true => seen.extend(c.escape_default()),
+            false => seen.push(c),
+        }
+    }
+    seen
 }
 
 /// A value with its long texts cut, visibly. Cutting it again changes nothing.

@@ -351,7 +351,7 @@ fn redact_event(event: &mut Event) {
     {
         stepback_redact::redact_value(value);
     }
-    event.summary = stepback_redact::redact(&event.summary).into_owned();
+    event.summary = payload::visible(&stepback_redact::redact(&event.summary));
     if let Some(error) = &mut event.error {
         error.message = stepback_redact::redact(&error.message).into_owned();
     }

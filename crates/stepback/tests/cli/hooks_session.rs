@@ -102,8 +102,16 @@ fn the_note_after_a_prompt_tells_a_command_that_works() {
     agent.prompt("do it");
     agent.write("w1", "file", "after\n");
     let note = agent.stop().json()["systemMessage"].as_str().unwrap().to_string();
-    let point = note.split_whitespace().find(|word| word.starts_with('#')).unwrap().to_string();
-    world.ok(["rewind", &point, "--yes"]);
+    // As a person would: typed into a shell, where an unquoted # begins a comment.
+    let words = note.split_once("stepback ").unwrap().1.split(" takes back").next().unwrap();
+    let typed = format!("{} {words} --yes", crate::sandbox::PROGRAM);
+    let mut shell = world.command(["unused"]);
+    let environment: Vec<_> =
+        shell.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
+    shell = std::process::Command::new("sh");
+    shell.args(["-c", &typed]).env_clear().envs(environment).current_dir(&world.work);
+    let ran: crate::sandbox::Ran = shell.output().unwrap().into();
+    ran.exits(0);
     assert_eq!(read(&world, "file"), "before\n");
 }
 
@@ -375,4 +383,50 @@ fn a_call_that_was_refused_by_the_agent_does_not_stop_checkpoints() {
     assert_eq!(kept, 3, "{:?}", of_kind(&world, "tool-end"));
     world.ok(["rewind", "tool:Write:last", "--yes"]);
     assert_eq!(read(&world, "file"), "1\n");
+}
+
+#[test]
+fn what_an_agent_says_does_not_steer_the_terminal() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    let agent = Talk::new(&world, "s1");
+    let evil = "\u{1b}]0;title\u{7}\u{1b}[2J\r\u{202e}evil";
+    agent.begin();
+    agent.say(&[json!({ "type": "user", "uuid": "u1", "message": { "role": "user", "content": evil } })]);
+    agent.prompt(evil);
+    agent.bash("b1", evil, || world.write("file", "changed\n"));
+    agent.pre("x1", &format!("mcp{evil}"), json!({ "command": evil }));
+    agent.stop();
+    world.ok(["pause"]);
+    let commands: [&[&str]; 7] = [
+        &["log"],
+        &["sessions"],
+        &["timeline"],
+        &["changes"],
+        &["inspect"],
+        &["inspect", "conversation"],
+        &["op", "log"],
+    ];
+    for arguments in commands {
+        let ran = world.ok(arguments);
+        let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!ran.out.contains(steers) && !ran.err.contains(steers), "{arguments:?}: {:?}", ran.out);
+    }
+    assert!(world.ok(["log"]).out.contains("evil"));
+}
+
+#[test]
+fn a_checkpoint_that_is_overdue_is_made_once() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    let agent = Talk::new(&world, "s1");
+    agent.begin();
+    let cache = fs::File::options().write(true).open(workspace_dir(&world).join("statcache")).unwrap();
+    cache.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(3600)).unwrap();
+    let inbox = workspace_dir(&world).join("inbox.jsonl");
+    agent.pre("r1", "Read", json!({}));
+    assert!(!inbox.exists(), "it was time to look");
+    // Nothing had changed. The next one goes to the inbox again.
+    agent.post("r1", "Read", json!({}));
+    assert!(inbox.exists());
 }
