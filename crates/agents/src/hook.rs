@@ -7,15 +7,18 @@
 //! Recording never breaks the agent: whatever fails leaves a gap in the record and says nothing to the agent, unless the
 //! person asked for strictness.
 
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use stepback_engine::control::{Control, Moment, Side, Stop};
 use stepback_engine::recorder::{Effect, Recorded};
 use stepback_engine::{Engine, EngineError, Workspace, control, roots};
 use stepback_model::env::Env;
-use stepback_model::record::{Session, StepKind};
+use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
@@ -26,6 +29,9 @@ use crate::record;
 
 /// Largest payload that is read; a larger one leaves a gap.
 pub const LARGEST: usize = 64 << 20;
+
+/// Modified when somebody looked because it was time to.
+const LOOKED: &str = "looked";
 
 /// Opens the store when it is needed: most events do without.
 pub type WithEngine<'a> =
@@ -75,7 +81,10 @@ impl Hook<'_> {
     pub fn handle(&self, payload: &[u8]) -> Outcome {
         let mut value = match understood(payload) {
             Ok(value) => value,
-            Err(what) => return self.failed(None, Gate::Other, "", &what),
+            Err(what) => {
+                let (name, gate) = guessed(payload);
+                return self.failed(None, gate, &name, &what, None);
+            }
         };
         stepback_redact::redact_value(&mut value);
         if let (Some(path), Some(fields)) = (self.transcript, value.as_object_mut()) {
@@ -86,7 +95,10 @@ impl Hook<'_> {
                 Seen { effect: Effect::None, ..seen }
             }
             Ok(seen) => seen,
-            Err(error) => return self.failed(None, Gate::Other, "", &error.to_string()),
+            Err(error) => {
+                let name = value.get("hook_event_name").and_then(Value::as_str).unwrap_or_default();
+                return self.failed(None, payload::gate(name), name, &error.to_string(), Some(&value));
+            }
         };
         let directory = seen.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
@@ -94,11 +106,12 @@ impl Hook<'_> {
         if let Some((_, dir)) = &known
             && self.can_wait(&seen, dir)
         {
-            let note = self.note(&seen, Some(value), None);
+            let note = self.note(&seen, Some(payload::clipped(value)), None);
             return match inbox::leave(dir, &note) {
                 Ok(()) => Outcome::default(),
                 Err(error) => {
-                    self.failed(None, seen.gate, &seen.name, &format!("cannot write to the inbox: {error}"))
+                    let what = format!("cannot write to the inbox: {error}");
+                    self.failed(Some(dir), seen.gate, &seen.name, &what, None)
                 }
             };
         }
@@ -109,18 +122,23 @@ impl Hook<'_> {
             None => {
                 let what =
                     format!("{} is too broad to be a workspace; nothing is recorded", directory.display());
-                return Outcome { answer: None, trouble: Some(what) };
+                return Outcome { answer: self.refusal(seen.gate, &seen.name, &what), trouble: Some(what) };
             }
         };
         let mut answer = Answer::default();
+        let is_recorded = Cell::new(false);
         let done = (self.with_engine)(&mut |engine| {
             let workspace = engine.workspace(&root)?;
-            answer = self.record(&workspace, &seen)?;
+            answer = self.record(&workspace, &seen, &is_recorded)?;
             Ok(())
         });
         match done {
             Ok(()) => Outcome { answer: answer.text(self.agent, &seen.name, seen.gate), trouble: None },
-            Err(error) => self.failed(dir, seen.gate, &seen.name, &error.to_string()),
+            Err(error) => {
+                // What the agent did is taken in later, without a look at the files.
+                let missed = (!is_recorded.get()).then_some(&value);
+                self.failed(dir, seen.gate, &seen.name, &error.to_string(), missed)
+            }
         }
     }
 
@@ -135,7 +153,9 @@ impl Hook<'_> {
     /// Whether no checkpoint was made for longer than the person wants.
     fn is_overdue(&self, dir: &Path) -> bool {
         let Some(minutes) = self.at_least_every else { return false };
-        let looked = std::fs::metadata(dir.join("statcache")).and_then(|file| file.modified()).ok();
+        // The cache is written by looks that found something, the other file by those that came only because of the time.
+        let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
+        let looked = modified("statcache").max(modified(LOOKED));
         let age = looked.and_then(|looked| looked.elapsed().ok());
         age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
     }
@@ -155,23 +175,54 @@ impl Hook<'_> {
         Note { at: self.env.now(), agent: self.agent.name().into(), payload, transcript_len: transcript, gap }
     }
 
-    fn record(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Answer, EngineError> {
+    fn record(
+        &self,
+        workspace: &Workspace<'_>,
+        seen: &Seen,
+        is_recorded: &Cell<bool>,
+    ) -> Result<Answer, EngineError> {
         let lock = workspace.lock_recording()?;
         record::take_in(workspace, &lock)?;
         let mut seen = seen.clone();
-        if seen.effect == Effect::None
-            && (workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir))
-                || (seen.gate == Gate::Done && self.has_turned(workspace, &seen)?))
-        {
-            seen.effect = Effect::Keep(stepback_model::record::Trigger::Scheduled);
+        if seen.effect == Effect::None {
+            seen.effect = self.reason_to_look(workspace, &seen)?.map_or(Effect::None, Effect::Keep);
         }
         let recorded = record::one(workspace, &lock, &seen, self.env.now(), None)?;
+        is_recorded.set(true);
+        if let (Effect::Keep(Trigger::Scheduled), Some(dir)) = (seen.effect, workspace.cache_dir()?) {
+            // Without it, every event from now on would be overdue until a file changes.
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(dir.join(LOOKED));
+            let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+        }
         drop(lock);
         let mut answer = self.controlled(workspace, &seen, &recorded)?;
         if self.notes && seen.gate == Gate::Done {
             answer.note = record::note_for_turn(workspace, &recorded)?;
         }
         Ok(answer)
+    }
+
+    /// Why to look at the files at an event that changes none.
+    fn reason_to_look(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Option<Trigger>, EngineError> {
+        let is_overdue = workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir));
+        if is_overdue || (seen.gate == Gate::Done && self.has_turned(workspace, seen)?) {
+            return Ok(Some(Trigger::Scheduled));
+        }
+        // Nobody has looked yet: without a look, there would be nothing to go back to.
+        let is_first = workspace.head_id()?.is_none();
+        // The agent is done, and a call of its has never ended: whatever that did is there now.
+        let is_cut_short = || -> Result<bool, EngineError> {
+            let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
+            let session = workspace.store().session(id)?;
+            Ok(session.is_some_and(|session| session.info.open.iter().any(|open| open.changes)))
+        };
+        let look = is_first || (seen.gate == Gate::Done && is_cut_short()?);
+        Ok(look.then_some(Trigger::Automatic))
     }
 
     /// Stops here if somebody wants it, and delivers what was left for the agent.
@@ -182,7 +233,8 @@ impl Hook<'_> {
         recorded: &Recorded,
     ) -> Result<Answer, EngineError> {
         let mut answer = Answer::default();
-        let Ok(control) = workspace.control() else { return Ok(answer) };
+        let Some(dir) = workspace.cache_dir()? else { return Ok(answer) };
+        let control = Control::of(&dir);
         if !control.is_armed() {
             return Ok(answer);
         }
@@ -195,7 +247,13 @@ impl Hook<'_> {
         if let Some(side) = side {
             let stopped = self.stop_if_wanted(workspace, &control, seen, recorded, side).map_err(io)?;
             if let Some((stop, said)) = stopped {
-                record::decision(workspace, seen, &stop, said.as_ref(), self.env.now())?;
+                // Whatever becomes of the record: what the person said must reach the agent.
+                let noted = |done: Result<(), EngineError>| {
+                    if let Err(error) = done {
+                        self.leave_gap(&dir, &seen.name, &error.to_string(), None);
+                    }
+                };
+                noted(record::decision(workspace, seen, &stop, said.as_ref(), self.env.now()));
                 match said {
                     Some(control::Answer::Resume) => {}
                     Some(control::Answer::Deny { reason }) => answer.deny = Some(reason),
@@ -207,13 +265,8 @@ impl Hook<'_> {
                         ));
                     }
                 }
-                if answer.deny.is_some() && side == Side::Start {
-                    record::refused(
-                        workspace,
-                        seen,
-                        answer.deny.as_deref().unwrap_or_default(),
-                        self.env.now(),
-                    )?;
+                if let (Some(reason), Side::Start) = (&answer.deny, side) {
+                    noted(record::refused(workspace, seen, reason, self.env.now()));
                 }
             }
         }
@@ -242,7 +295,7 @@ impl Hook<'_> {
             let session = workspace.store().session(recorded.session).ok().flatten();
             (recorded.iteration, session.map_or(0, |session| session.info.cost))
         };
-        let paths = record::relative(workspace, &seen.paths);
+        let paths = record::relative(workspace, seen);
         let moment = Moment {
             side,
             tool: &tool,
@@ -288,28 +341,59 @@ impl Hook<'_> {
     }
 
     /// Leaves a gap in the record; with strictness, refuses what was about to happen.
-    fn failed(&self, dir: Option<&Path>, gate: Gate, event: &str, what: &str) -> Outcome {
+    fn failed(
+        &self,
+        dir: Option<&Path>,
+        gate: Gate,
+        event: &str,
+        what: &str,
+        payload: Option<&Value>,
+    ) -> Outcome {
         let dir = dir
             .map(Path::to_path_buf)
             .or_else(|| roots::find(self.store, self.directory).map(|(_, dir)| dir));
         if let Some(dir) = dir {
-            let note = Note {
-                at: self.env.now(),
-                agent: self.agent.name().into(),
-                payload: None,
-                transcript_len: None,
-                gap: Some(format!("{event}: {what}").trim_start_matches(": ").to_string()),
-            };
-            // If even that fails there is nothing left to try.
-            let _ = inbox::leave(&dir, &note);
+            self.leave_gap(&dir, event, what, payload);
         }
-        let answer = (self.strict && gate == Gate::Before).then(|| {
-            let reason =
-                format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
-            Answer { deny: Some(reason), ..Answer::default() }.text(self.agent, event, gate)
-        });
-        Outcome { answer: answer.flatten(), trouble: Some(what.to_string()) }
+        Outcome { answer: self.refusal(gate, event, what), trouble: Some(what.to_string()) }
     }
+
+    /// Notes that something is missing from the record; `payload` is what was not recorded.
+    fn leave_gap(&self, dir: &Path, event: &str, what: &str, payload: Option<&Value>) {
+        let gap = format!("{event}: {what}");
+        let note = Note {
+            at: self.env.now(),
+            agent: self.agent.name().into(),
+            payload: payload.cloned().map(payload::clipped),
+            transcript_len: None,
+            gap: Some(stepback_redact::redact(gap.trim_start_matches(": ")).into_owned()),
+        };
+        // If even that fails there is nothing left to try.
+        let _ = inbox::leave(dir, &note);
+    }
+
+    /// What is said to an agent whose call could not be recorded: nothing, or with strictness a refusal.
+    fn refusal(&self, gate: Gate, event: &str, what: &str) -> Option<String> {
+        if !self.strict || gate != Gate::Before {
+            return None;
+        }
+        let reason = format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
+        Answer { deny: Some(reason), ..Answer::default() }.text(self.agent, event, gate)
+    }
+}
+
+/// What a payload that cannot be read seems to be about.
+fn guessed(payload: &[u8]) -> (String, Gate) {
+    /// Agents name the event before anything long.
+    const LOOKED_AT: usize = 1 << 20;
+    let text = String::from_utf8_lossy(&payload[..payload.len().min(LOOKED_AT)]);
+    let name = text.split_once("\"hook_event_name\"").and_then(|(_, rest)| {
+        let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+        Some(rest.split('"').next().unwrap_or_default().chars().take(100).collect::<String>())
+    });
+    let name = name.unwrap_or_default();
+    let gate = payload::gate(&name);
+    (name, gate)
 }
 
 fn understood(payload: &[u8]) -> Result<Value, String> {

@@ -69,13 +69,21 @@ pub enum PayloadError {
     NoSession,
 }
 
+/// Where an event of this name lets us answer, as far as calls go: all that is known of an event that cannot be read.
+pub fn gate(name: &str) -> Gate {
+    match name {
+        "PreToolUse" | "BeforeTool" | "tool.execute.before" => Gate::Before,
+        _ => Gate::Other,
+    }
+}
+
 /// Reads a payload, which must have been redacted.
 pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
     let Value::Object(fields) = payload else { return Err(PayloadError::NotAnObject) };
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let session = text("session_id").ok_or(PayloadError::NoSession)?.to_string();
     let name = text("hook_event_name").unwrap_or("unknown").to_string();
-    let tool = text("tool_name").map(str::to_string);
+    let tool = text("tool_name").map(visible);
     let input = fields.get("tool_input").cloned();
     let call = text("tool_use_id").map(str::to_string).or_else(|| {
         // Without ids, a call is told by its tool and input.
@@ -84,8 +92,8 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         Some(format!("{tool}-{}", &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..12]))
     });
     let worker = text("agent_id").map(|id| match text("agent_type") {
-        Some(kind) => format!("{kind} {id}"),
-        None => id.to_string(),
+        Some(kind) => visible(&format!("{kind} {id}")),
+        None => visible(id),
     });
     let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
     let told = Told {
@@ -102,6 +110,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         transcript: text("transcript_path").map(str::to_string),
         model: text("model").map(str::to_string),
         ended: matches!(name.as_str(), "SessionEnd"),
+        never_ran: matches!(name.as_str(), "PermissionDenied"),
         answered: gate == Gate::Done,
         quiet: gate == Gate::Done || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
         ..Learned::default()
@@ -123,7 +132,9 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         kind,
         at: None,
         key: told.key(kind, call.as_deref()),
-        call: matches!(kind, StepKind::ToolStart | StepKind::ToolEnd).then_some(call).flatten(),
+        call: call.filter(|_| {
+            matches!(kind, StepKind::ToolStart | StepKind::ToolEnd) || name == "PermissionDenied"
+        }),
         tool: tool.clone(),
         worker,
         summary,
@@ -252,7 +263,15 @@ impl Told<'_> {
                 Some(id) => Some(id.to_string()),
                 None => moment.map(|moment| format!("{call} {moment}")),
             },
-            (StepKind::UserInput, _) => self.text("prompt_id").or(moment).map(str::to_string),
+            (StepKind::UserInput, _) => {
+                self.text("prompt_id").or(moment).or_else(|| self.text("turn_id")).map(str::to_string)
+            }
+            // An agent can be done with one prompt several times, but not with the same words.
+            _ if moment.is_none() && matches!(self.name, "Stop" | "SubagentStop") => {
+                let prompt = self.text("prompt_id").or_else(|| self.text("turn_id"))?;
+                let told = serde_json::to_vec(self.fields).ok()?;
+                Some(format!("{} {prompt} {}", self.name, Hash::of(ObjectKind::Blob, &told)))
+            }
             _ => moment.map(|moment| format!("{} {moment}", self.name)),
         }
     }
@@ -318,17 +337,34 @@ fn usage(fields: &Map<String, Value>) -> Option<Value> {
     Some(json!({ "model": info.get("modelID"), "tokens": tokens, "cost_usd": info.get("cost") }))
 }
 
-/// The first line, shortened.
+/// The first line, shortened, with nothing in it that a terminal would obey.
 pub fn one_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default().trim();
     match line.char_indices().nth(SUMMARY) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_string(),
+        Some((at, _)) => format!("{}…", visible(&line[..at])),
+        None => visible(line),
     }
 }
 
-/// A value with its long texts cut, visibly.
-fn clipped(value: Value) -> Value {
+/// The text with every character written out that is not seen itself: control characters, and those that turn the
+/// direction of what follows.
+pub fn visible(text: &str) -> String {
+    let is_unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut seen = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_unseen(c) {
+            true => seen.extend(c.escape_default()),
+            false => seen.push(c),
+        }
+    }
+    seen
+}
+
+/// A value with its long texts cut, visibly. Cutting it again changes nothing.
+pub fn clipped(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(clip(&text)),
         Value::Array(items) => items.into_iter().map(clipped).collect(),
@@ -341,7 +377,9 @@ fn clip(text: &str) -> String {
     if text.len() <= KEPT {
         return text.to_string();
     }
-    let head = text.floor_char_boundary(KEPT * 3 / 4);
+    /// Room for the words between the parts.
+    const WORDS: usize = 64;
+    let head = text.floor_char_boundary(KEPT * 3 / 4 - WORDS);
     let tail = text.ceil_char_boundary(text.len() - KEPT / 4);
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
 }

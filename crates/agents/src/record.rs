@@ -65,7 +65,7 @@ pub fn one(
         effect: seen.effect,
         at: seen.event.at.unwrap_or(at),
         conversation: transcript.as_ref().map(|transcript| transcript as &dyn Conversation),
-        paths: relative(workspace, &seen.paths),
+        paths: relative(workspace, seen),
         learned,
     };
     workspace.record(lock, &report)
@@ -101,12 +101,15 @@ pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, En
     let io = |error: std::io::Error| {
         EngineError::Input(format!("cannot read the inbox of {}: {error}", dir.display()))
     };
-    let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? else { return Ok(0) };
-    let count = taken.notes.len();
-    for note in &taken.notes {
-        noted(workspace, lock, note)?;
+    let mut count = 0;
+    // More than once: what somebody took who then failed comes first, and alone.
+    while let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? {
+        count += taken.notes.len();
+        for note in &taken.notes {
+            noted(workspace, lock, note)?;
+        }
+        taken.done().map_err(io)?;
     }
-    taken.done().map_err(io)?;
     Ok(count)
 }
 
@@ -122,20 +125,27 @@ pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
 
 fn noted(workspace: &Workspace<'_>, lock: &RecordLock, note: &Note) -> Result<(), EngineError> {
     let agent = Agent::parse(&note.agent);
-    if let (Some(agent), Some(payload), None) = (agent, &note.payload, &note.gap)
-        && let Ok(mut seen) = payload::read(agent, payload)
-    {
+    let seen =
+        agent.zip(note.payload.as_ref()).and_then(|(agent, payload)| payload::read(agent, payload).ok());
+    let is_understood = seen.is_some();
+    if let Some(mut seen) = seen {
         // The moment to look at the files is over.
         seen.effect = Effect::None;
+        if note.gap.is_some() {
+            // Should it be reported once more, that one counts: it may come with a look.
+            seen.event.key = seen.event.key.map(|key| format!("{key}, late"));
+        }
         one(workspace, lock, &seen, note.at, note.transcript_len)?;
-        return Ok(());
+        if note.gap.is_none() {
+            return Ok(());
+        }
     }
     let why = note.gap.clone().unwrap_or_else(|| "a report could not be understood".into());
     let event = Event {
         agent: note.agent.clone(),
         session: Session::GAPS.into(),
         error: Some(Trouble { name: Some("gap".into()), message: why.clone(), ..Trouble::default() }),
-        raw: note.payload.clone(),
+        raw: note.payload.clone().filter(|_| !is_understood),
         ..plain(StepKind::Gap, payload::one_line(&why))
     };
     let key = format!("{} {}", note.at.as_micros(), event.summary);
@@ -208,7 +218,8 @@ pub fn refused(
         raw: None,
         ..seen.event.clone()
     };
-    record_light(workspace, event, at)
+    let learned = Learned { never_ran: true, ..Learned::default() };
+    record_beside(workspace, Report { learned, ..report(event, at) })
 }
 
 /// Tells how to take back what the present prompt led to, if it changed anything.
@@ -230,8 +241,14 @@ pub fn note_for_turn(workspace: &Workspace<'_>, recorded: &Recorded) -> Result<O
 }
 
 fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Result<(), EngineError> {
+    record_beside(workspace, report(event, at))
+}
+
+fn record_beside(workspace: &Workspace<'_>, mut report: Report<'_>) -> Result<(), EngineError> {
+    // Also what a person typed can hold a secret.
+    redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;
-    workspace.record(&lock, &report(event, at))?;
+    workspace.record(&lock, &report)?;
     Ok(())
 }
 
@@ -277,18 +294,31 @@ fn plain(kind: StepKind, summary: String) -> Event {
     }
 }
 
-/// Paths below the workspace, relative to it. What lies outside stays as it was written.
-pub fn relative(workspace: &Workspace<'_>, paths: &[String]) -> Vec<String> {
-    paths
+/// Paths that a call names, relative to the workspace. What lies outside stays as it was written.
+pub fn relative(workspace: &Workspace<'_>, seen: &Seen) -> Vec<String> {
+    let root = &workspace.root;
+    // Relative to where the agent runs, which can be anywhere below the root.
+    let cwd = seen.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));
+    let base = cwd.as_ref().unwrap_or(root);
+    seen.paths
         .iter()
         .map(|path| {
-            let whole = tidied(&workspace.root.join(path));
-            match whole.strip_prefix(&workspace.root) {
-                Ok(inside) => inside.to_string_lossy().into_owned(),
-                Err(_) => path.clone(),
+            let whole = tidied(&base.join(path));
+            let inside = whole.strip_prefix(root).map(Path::to_path_buf).ok();
+            match inside.or_else(|| through_links(&whole, root)) {
+                Some(inside) => inside.to_string_lossy().into_owned(),
+                None => path.clone(),
             }
         })
         .collect()
+}
+
+/// Where a path lies in the workspace if it leads there through a link, such as another name of the workspace itself.
+fn through_links(path: &Path, root: &Path) -> Option<PathBuf> {
+    let dir = path.ancestors().skip(1).find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    let (dir, real) = dir?;
+    let rest = path.strip_prefix(dir).ok()?;
+    real.join(rest).strip_prefix(root).map(Path::to_path_buf).ok()
 }
 
 /// The path without `.` and `..`, by its text alone: what it names may not exist yet.
@@ -369,7 +399,7 @@ fn redact_event(event: &mut Event) {
     {
         stepback_redact::redact_value(value);
     }
-    event.summary = stepback_redact::redact(&event.summary).into_owned();
+    event.summary = payload::visible(&stepback_redact::redact(&event.summary));
     if let Some(error) = &mut event.error {
         error.message = stepback_redact::redact(&error.message).into_owned();
     }

@@ -33,6 +33,9 @@ pub struct Authors {
     /// Paths that one of them named, with its place in `calls`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub named: BTreeMap<String, usize>,
+    /// Whether one of them was cut short, so that somebody else may have been at work since.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub unsure: bool,
 }
 
 /// Who made a change.
@@ -42,7 +45,7 @@ pub enum Who {
     Somebody,
     /// This call.
     Call(Author),
-    /// One of these calls, of different sessions.
+    /// One of these calls, of different sessions; or, if it is one that was cut short, perhaps somebody else.
     OneOf(Vec<Author>),
 }
 
@@ -55,6 +58,7 @@ impl Authors {
         }
         match self.calls.as_slice() {
             [] => Who::Somebody,
+            several if self.unsure => Who::OneOf(several.to_vec()),
             [one] => Who::Call(one.clone()),
             // Calls of one session that ran at once: the last to begin stands for all of them.
             [first, .., last] if self.calls.iter().all(|call| call.session == first.session) => {

@@ -116,13 +116,19 @@ impl Workspace<'_> {
         }
     }
 
+    /// Checks that a branch can be made under this name.
+    pub fn check_new_branch(&self, name: &str) -> Result<(), EngineError> {
+        self.check_name(name)?;
+        match self.branch_tip(name)? {
+            Some(_) => Err(EngineError::Input(format!("there is a branch {name} already"))),
+            None => Ok(()),
+        }
+    }
+
     /// Makes a branch that begins at `from`, without standing on it.
     pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<Operation, EngineError> {
-        self.check_name(name)?;
+        self.check_new_branch(name)?;
         let base = self.kept_base(from)?;
-        if self.branch_tip(name)?.is_some() {
-            return Err(EngineError::Input(format!("there is a branch {name} already")));
-        }
         let step = self.branch_step(StepKind::BranchCreated, name, base.checkpoint.step.id)?;
         let operation = self.operation(
             format!("create branch {name} at {}", crate::workspace::describe(from)),

@@ -19,7 +19,7 @@ use stepback_store::port::{Query, Swept};
 use stepback_worktree::vault::Vault;
 
 use crate::error::EngineError;
-use crate::workspace::{Engine, StoreSource, wait_for};
+use crate::workspace::{Engine, PATIENCE, StoreSource, wait_for};
 
 /// Everything that kept states need.
 #[derive(Debug, Default)]
@@ -227,7 +227,7 @@ impl Engine<'_> {
     /// Frees what nothing needs. Writers and readers may go on meanwhile; who relied on something freed notices.
     pub fn collect(&self) -> Result<Swept, EngineError> {
         let _lock = match self.store.local_dir() {
-            Some(dir) => Some(wait_for(&dir.join("collect.lock"), File::try_lock, dir)?),
+            Some(dir) => Some(wait_for(&dir.join("collect.lock"), File::try_lock, dir, PATIENCE)?),
             None => None,
         };
         for _ in 0..20 {

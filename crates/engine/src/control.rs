@@ -21,7 +21,7 @@ pub use stop::{Answer, Stop};
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stepback_model::ids::SessionId;
@@ -108,17 +108,39 @@ impl Control {
         if let Ok(names) = self.names("")
             && names.iter().all(|name| name == LOCK)
         {
+            // Who holds the lock is about to put something here.
+            let lock = File::open(self.dir.join(LOCK));
+            if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
+                return;
+            }
             let _ = self.remove(LOCK);
             let _ = fs::remove_dir(&self.dir);
         }
     }
 
     fn lock(&self) -> io::Result<File> {
-        self.make()?;
         let path = self.dir.join(LOCK);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        file.lock()?;
-        Ok(file)
+        self.while_it_vanishes(|| {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            file.lock()?;
+            // Whoever held it may have removed it with the directory: then it keeps nobody out.
+            match fs::metadata(&path)?.ino() == file.metadata()?.ino() {
+                true => Ok(file),
+                false => Err(io::ErrorKind::NotFound.into()),
+            }
+        })
+    }
+
+    /// Tries again while another process takes the directory away because it was empty.
+    fn while_it_vanishes<T>(&self, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        for _ in 0..100 {
+            self.make()?;
+            match work() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => return other,
+            }
+        }
+        Err(io::Error::other("the control files keep being taken away"))
     }
 
     fn make(&self) -> io::Result<()> {
@@ -127,11 +149,12 @@ impl Control {
 
     /// Writes a file so that whoever reads it sees all of it or nothing.
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.make()?;
         let aside = self.dir.join(format!(".{name}.{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-        file.write_all(bytes)?;
-        fs::rename(&aside, self.dir.join(name))
+        self.while_it_vanishes(|| {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?.write_all(bytes)?;
+            fs::rename(&aside, self.dir.join(name))
+        })
     }
 
     fn remove(&self, name: &str) -> io::Result<bool> {

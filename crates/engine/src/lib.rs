@@ -6,6 +6,7 @@
 pub mod authorship;
 pub mod bisect;
 pub mod branch;
+mod calls;
 pub mod changes;
 pub mod checkpoint;
 pub mod collect;

@@ -16,19 +16,16 @@ use stepback_model::event::Event;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
-use stepback_model::record::{Annotation, Facts, OpenCall, Session, SessionInfo, Step, StepKind, Trigger};
+use stepback_model::record::{Annotation, Facts, Session, SessionInfo, Step, StepKind, Trigger};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 
-use crate::authorship::{Author, Authors};
+use crate::authorship::Authors;
+use crate::calls::{self, AtWork};
 use crate::error::EngineError;
 use crate::workspace::{Present, StoreSource, Workspace, wait_for};
 
-/// A call that has not ended after so long will not: the agent was killed. In microseconds.
-const FORGOTTEN: i64 = 2 * 3_600_000_000;
-/// Calls of agents that give turns no ids belong to one turn if they overlap and began within this time. In microseconds.
-const OVERLAP: i64 = 600_000_000;
 /// How many messages back the turn that asked for a call is looked for.
 const TAIL: usize = 256;
 /// How often a commit is tried when others commit at the same time.
@@ -106,6 +103,8 @@ pub struct Learned {
     pub imported: bool,
     /// Nothing is going on: calls still open never ended.
     pub quiet: bool,
+    /// The call was refused and never ran.
+    pub never_ran: bool,
     /// The model has said its last word about a prompt, which is a turn of its own.
     pub answered: bool,
     /// A call that began and has not run yet: it waits at a breakpoint, and what changes meanwhile is not its doing.
@@ -142,7 +141,9 @@ impl Workspace<'_> {
     /// Waits until nobody else records steps of this workspace.
     pub fn lock_recording(&self) -> Result<RecordLock, EngineError> {
         let file = match self.local_dir()? {
-            Some(dir) => Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root)?),
+            Some(dir) => {
+                Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root, self.patience())?)
+            }
             None => None,
         };
         Ok(RecordLock { _file: file })
@@ -189,12 +190,9 @@ impl Workspace<'_> {
         });
         learn(&mut session.info, report);
         let heard = self.listen(report, &session.info)?;
-        let turns = begins_turn(&session.info, report, heard.turn.as_deref());
-        if turns {
-            // Whatever the same agent had begun before is over, even if nobody said so.
-            session.info.open.retain(|open| open.worker != event.worker);
-        }
-        let looks = self.needs_look(report, &session.info);
+        let turns = calls::begins_turn(&session.info, report, heard.turn.as_deref());
+        calls::settle(&mut session.info, report, turns);
+        let looks = calls::needs_look(&session.info, report);
         let mut writing =
             Writing { workspace: self, report, session: &mut session, step, heard, authors: None };
         let (present, state_hash, detail) = if looks {
@@ -205,7 +203,14 @@ impl Workspace<'_> {
             let mut present = self.present_with(&mut |batch, state| {
                 let unchanged =
                     head.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
-                writing.authors = (!unchanged).then(|| authors(writing.session, report, &others));
+                writing.authors = (!unchanged).then(|| {
+                    // What changed before a call began is not its doing; earlier calls of the same session may have.
+                    let mut calls = others.clone();
+                    let mut own = writing.session.clone();
+                    own.info.open.retain(|open| Some(&open.call) != report.learned.waiting.as_ref());
+                    calls.extend(calls::at_work(&own, report.at));
+                    calls::gathered(calls)
+                });
                 let detail = writing.objects(batch, state)?;
                 if unchanged {
                     (state.files, state.git) = (None, None);
@@ -226,7 +231,7 @@ impl Workspace<'_> {
         };
         let turn = writing.heard.turn;
         let (hash, batch) = state_hash;
-        advance(&mut session.info, report, step, turns, turn);
+        calls::advance(&mut session.info, report, step, turns, turn);
         if present.is_some() {
             session.info.looked = session.info.iteration;
         }
@@ -247,11 +252,11 @@ impl Workspace<'_> {
                 call: event.call.clone(),
                 tool: event.tool.clone(),
                 failed: event.error.is_some(),
-                duration: event.duration.or_else(|| session_duration(&session.info, report)),
+                duration: event.duration.or_else(|| calls::duration(&session.info, report)),
                 detail,
             },
         };
-        close_call(&mut session.info, report);
+        calls::close(&mut session.info, report, looks);
         let trigger = kept.then_some(match report.effect {
             Effect::Keep(trigger) => trigger,
             _ => Trigger::Automatic,
@@ -294,25 +299,12 @@ impl Workspace<'_> {
             let id = Step::id_of(session, report.event.kind, &key);
             let Some(stored) = self.store().step(id)? else { return Ok(Place::New(id)) };
             let is_later = !report.learned.imported
-                && is_another_call(known.map(|session| session.info.open.as_slice()), report);
+                && calls::is_another(known.map(|session| session.info.open.as_slice()), report);
             if !is_later {
                 return Ok(Place::Taken(Box::new(stored.checkpoint.step)));
             }
         }
         unreachable!("every name is taken at most once")
-    }
-
-    /// Whether the event needs a look at the workspace.
-    fn needs_look(&self, report: &Report<'_>, info: &SessionInfo) -> bool {
-        let call = report.event.call.as_deref();
-        let others =
-            || info.open.iter().any(|open| open.changes && !open.ended && Some(open.call.as_str()) != call);
-        match report.effect {
-            Effect::None => false,
-            Effect::Keep(_) => true,
-            // Calls that run at once: one look before the first, one after the last.
-            Effect::Before | Effect::After => !others(),
-        }
     }
 
     /// The state the workspace stands at, if there is one.
@@ -331,24 +323,20 @@ impl Workspace<'_> {
         let mut calls = Vec::new();
         for session in self.store().sessions(self.record.id)? {
             if session.info.ended_at.is_none() {
-                calls.extend(at_work(&session, now));
+                calls.extend(calls::at_work(&session, now));
             }
         }
-        Ok(gathered(calls))
+        Ok(calls::gathered(calls))
     }
 
     /// Calls of other sessions that have begun and not ended.
-    fn others_at_work(
-        &self,
-        session: SessionId,
-        now: Timestamp,
-    ) -> Result<Vec<(Author, Vec<String>)>, EngineError> {
+    fn others_at_work(&self, session: SessionId, now: Timestamp) -> Result<Vec<AtWork>, EngineError> {
         let mut found = Vec::new();
         for other in self.store().sessions(self.record.id)? {
             if other.id == session || other.info.ended_at.is_some() {
                 continue;
             }
-            found.extend(at_work(&other, now));
+            found.extend(calls::at_work(&other, now));
         }
         Ok(found)
     }
@@ -357,55 +345,6 @@ impl Workspace<'_> {
 enum Place {
     New(StepId),
     Taken(Box<Step>),
-}
-
-/// Whether an event is about another call that happens to have the id of an earlier one: it begins although none is open, or
-/// ends although one is. Hooks that are installed twice deliver an event twice at once, when neither is so.
-fn is_another_call(open: Option<&[OpenCall]>, report: &Report<'_>) -> bool {
-    let is_open = open.is_some_and(|open| {
-        open.iter().any(|open| !open.ended && Some(&open.call) == report.event.call.as_ref())
-    });
-    match report.event.kind {
-        StepKind::ToolStart => !is_open,
-        StepKind::ToolEnd => is_open,
-        _ => false,
-    }
-}
-
-/// Calls of `session` that may be changing something.
-fn at_work(session: &Session, now: Timestamp) -> Vec<(Author, Vec<String>)> {
-    let open = session.info.open.iter();
-    open.filter(|open| open.changes && now.as_micros() - open.at.as_micros() < FORGOTTEN)
-        .map(|open| {
-            let author = Author {
-                session: session.id,
-                step: open.step,
-                tool: open.tool.clone(),
-                prompt: session.info.prompt,
-            };
-            (author, open.paths.clone())
-        })
-        .collect()
-}
-
-/// Who was at work between the last look and this one.
-fn authors(session: &Session, report: &Report<'_>, others: &[(Author, Vec<String>)]) -> Authors {
-    let mut calls = others.to_vec();
-    // What changed before a call began is not its doing; earlier calls of the same session that never ended may have.
-    let waiting = report.learned.waiting.as_ref();
-    let mut own = session.clone();
-    own.info.open.retain(|open| Some(&open.call) != waiting);
-    calls.extend(at_work(&own, report.at));
-    gathered(calls)
-}
-
-fn gathered(calls: Vec<(Author, Vec<String>)>) -> Authors {
-    let mut authors = Authors::default();
-    for (author, paths) in calls {
-        authors.named.extend(paths.into_iter().map(|path| (path, authors.calls.len())));
-        authors.calls.push(author);
-    }
-    authors
 }
 
 /// What the conversation tells, before anything is written.
@@ -560,91 +499,4 @@ fn learn(info: &mut SessionInfo, report: &Report<'_>) {
     if info.title.is_none() && report.event.kind == StepKind::UserInput {
         info.title = Some(report.event.summary.clone());
     }
-}
-
-/// Whether a call belongs to a model turn that is not the present one.
-fn begins_turn(info: &SessionInfo, report: &Report<'_>, turn: Option<&str>) -> bool {
-    if report.event.kind != StepKind::ToolStart {
-        return false;
-    }
-    match (turn, &info.turn) {
-        (Some(turn), Some(known)) => turn != known,
-        // Without ids, calls that overlap belong to one turn.
-        _ => {
-            !info.open.iter().any(|open| !open.ended && report.at.as_micros() - open.at.as_micros() < OVERLAP)
-        }
-    }
-}
-
-/// Moves the session's counters along.
-fn advance(info: &mut SessionInfo, report: &Report<'_>, step: StepId, turns: bool, turn: Option<String>) {
-    let event = &report.event;
-    if report.learned.quiet || event.kind == StepKind::UserInput {
-        info.open.clear();
-    }
-    match event.kind {
-        StepKind::UserInput => {
-            info.prompt = Some(step);
-            info.turn = None;
-        }
-        StepKind::ToolStart => {
-            if turns {
-                info.iteration += 1;
-            }
-            if turn.is_some() {
-                info.turn = turn;
-            }
-            if let Some(call) = &event.call {
-                info.open.retain(|open| open.call != *call);
-                info.open.push(OpenCall {
-                    call: call.clone(),
-                    step,
-                    tool: event.tool.clone(),
-                    at: report.at,
-                    worker: event.worker.clone(),
-                    changes: report.effect == Effect::Before,
-                    paths: report.paths.clone(),
-                    ended: false,
-                });
-            }
-        }
-        _ if report.learned.answered => {
-            info.iteration += 1;
-            info.turn = None;
-        }
-        _ => {}
-    }
-}
-
-/// Closes a call that has ended. While others that ran at the same time go on, it is remembered: it may be the one that
-/// changed something.
-fn close_call(info: &mut SessionInfo, report: &Report<'_>) {
-    if report.event.kind != StepKind::ToolEnd {
-        return;
-    }
-    if let Some(open) = find_open(&mut info.open, report) {
-        open.ended = true;
-    }
-    if info.open.iter().all(|open| open.ended || !open.changes) {
-        info.open.retain(|open| !open.ended);
-    }
-}
-
-/// The call that ends now. Where an agent gives calls no ids, the oldest open call of the same tool is meant.
-fn find_open<'o>(open: &'o mut [OpenCall], report: &Report<'_>) -> Option<&'o mut OpenCall> {
-    let event = &report.event;
-    let by_id = open.iter().position(|open| Some(&open.call) == event.call.as_ref());
-    let by_tool = || open.iter().position(|open| !open.ended && open.tool == event.tool);
-    let at = by_id.or_else(by_tool)?;
-    open.get_mut(at)
-}
-
-/// How long the call took that ends now.
-fn session_duration(info: &SessionInfo, report: &Report<'_>) -> Option<u64> {
-    if report.event.kind != StepKind::ToolEnd {
-        return None;
-    }
-    let call = report.event.call.as_ref()?;
-    let open = info.open.iter().find(|open| open.call == *call)?;
-    u64::try_from(report.at.as_micros() - open.at.as_micros()).ok()
 }

@@ -193,18 +193,26 @@ impl<'s> Resolver<'s> {
         }
     }
 
-    fn labelled(&self, name: &str) -> Vec<&'s StoredCheckpoint> {
-        self.visible().filter(|stored| stored.checkpoint.annotation.label.as_deref() == Some(name)).collect()
+    fn labelled(&self, name: &str) -> Vec<StoredCheckpoint> {
+        let named = |stored: &&StoredCheckpoint| stored.checkpoint.annotation.label.as_deref() == Some(name);
+        self.visible().filter(named).cloned().collect()
     }
 
-    fn with_prefix(&self, prefix: &str) -> Vec<&'s StoredCheckpoint> {
+    /// Checkpoints, or else other steps, whose id starts with `prefix`.
+    fn with_prefix(&self, prefix: &str) -> Vec<StoredCheckpoint> {
         let prefix = prefix.to_ascii_lowercase();
-        self.visible().filter(|stored| stored.checkpoint.step.id.to_string().starts_with(&prefix)).collect()
+        let named = |stored: &StoredCheckpoint| stored.checkpoint.step.id.to_string().starts_with(&prefix);
+        let found: Vec<_> = self.visible().filter(|stored| named(stored)).cloned().collect();
+        if !found.is_empty() {
+            return found;
+        }
+        let light = |stored: &StoredCheckpoint| stored.checkpoint.trigger.is_none() && named(stored);
+        self.steps(Query::default()).into_iter().filter(light).collect()
     }
 
-    fn one_of(&self, found: Vec<&'s StoredCheckpoint>, what: &str) -> Result<StoredCheckpoint, PointError> {
+    fn one_of(&self, found: Vec<StoredCheckpoint>, what: &str) -> Result<StoredCheckpoint, PointError> {
         match found.as_slice() {
-            [one] => Ok((*one).clone()),
+            [one] => Ok(one.clone()),
             [] => Err(self.error(format!("no checkpoint has {what}")).suggest(self.close_names())),
             many => {
                 let candidates = many.iter().take(SHOWN).map(|stored| {

@@ -4,9 +4,10 @@
 //! the hash of its root, that holds its id. It is a hint: lost, it is written again by the next command that opens the
 //! workspace; wrong, it names a workspace that does not exist, and the database is asked.
 
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use stepback_model::hash::{Hash, ObjectKind};
@@ -28,9 +29,10 @@ pub(crate) fn note(store: &Path, root: &Path, id: WorkspaceId) -> io::Result<()>
         return Ok(());
     }
     if let Some(dir) = marker.parent() {
-        fs::create_dir_all(dir)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }
-    fs::write(marker, id.to_string())
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(marker)?;
+    file.write_all(id.to_string().as_bytes())
 }
 
 fn marker(store: &Path, root: &Path) -> PathBuf {

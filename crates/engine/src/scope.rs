@@ -150,7 +150,13 @@ impl Workspace<'_> {
                 && filter.matches(&numbered.change.path)
                 && !plan.left_alone.iter().any(|left| left.path == numbered.change.path)
             {
-                let reason = "another session was at work at the same time; --everything takes it back";
+                let alone = authors.iter().all(|author| scope.sessions.contains(&author.session));
+                let reason = match alone {
+                    true => {
+                        "a call was cut short, and somebody else may have changed it; --everything takes it back"
+                    }
+                    false => "another session was at work at the same time; --everything takes it back",
+                };
                 plan.left_alone.push(LeftAlone::conflict(numbered.change.path.clone(), reason));
             }
         }

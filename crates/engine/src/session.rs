@@ -8,7 +8,7 @@ use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 impl Workspace<'_> {
-    /// Sessions of agents, the one that did something last first.
+    /// Sessions of agents, the one that did something last first. Where gaps are noted is none.
     pub fn agent_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = self.store().sessions(self.record.id)?;
         sessions.retain(|session| {
@@ -39,6 +39,10 @@ impl Workspace<'_> {
         };
         let mut found: Vec<Session> =
             self.store().sessions(self.record.id)?.into_iter().filter(named).collect();
+        let exact = |session: &Session| session.info.external.as_deref() == Some(text);
+        if found.iter().any(exact) {
+            found.retain(exact);
+        }
         match (found.pop(), found.len()) {
             (Some(session), 0) => Ok(session),
             (Some(_), more) => {

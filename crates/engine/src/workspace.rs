@@ -23,7 +23,7 @@ use stepback_worktree::vault::Vault;
 use crate::error::EngineError;
 
 /// How long to wait for another process that is changing the same workspace.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store and the outside world.
 pub struct Engine<'a> {
@@ -197,6 +197,11 @@ impl<'a> Workspace<'a> {
         }
     }
 
+    /// How long to wait for other processes.
+    pub(crate) fn patience(&self) -> Duration {
+        self.store().patience().unwrap_or(PATIENCE)
+    }
+
     /// Waits until nobody changes the workspace; others may look at it at the same time.
     pub fn lock_shared(&self) -> Result<WorkspaceLock, EngineError> {
         self.lock(File::try_lock_shared)
@@ -215,9 +220,14 @@ impl<'a> Workspace<'a> {
         // Whoever relies on objects seen in the store keeps the collector out.
         let mut files = Vec::new();
         if let Some(store_dir) = self.store().local_dir() {
-            files.push(wait_for(&store_dir.join("collect.lock"), File::try_lock_shared, &self.root)?);
+            files.push(wait_for(
+                &store_dir.join("collect.lock"),
+                File::try_lock_shared,
+                &self.root,
+                self.patience(),
+            )?);
         }
-        files.push(wait_for(&dir.join("lock"), try_lock, &self.root)?);
+        files.push(wait_for(&dir.join("lock"), try_lock, &self.root, self.patience())?);
         Ok(WorkspaceLock { _files: files })
     }
 
@@ -303,6 +313,7 @@ pub(crate) fn wait_for(
     path: &Path,
     try_lock: impl Fn(&File) -> Result<(), TryLockError>,
     root: &Path,
+    patience: Duration,
 ) -> Result<File, EngineError> {
     let open =
         || OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -312,7 +323,7 @@ pub(crate) fn wait_for(
     loop {
         match try_lock(&file) {
             Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if waited < PATIENCE => {
+            Err(TryLockError::WouldBlock) if waited < patience => {
                 std::thread::sleep(pause);
                 waited += pause;
                 pause = (pause * 2).min(Duration::from_millis(50));

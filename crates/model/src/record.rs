@@ -111,9 +111,12 @@ pub struct OpenCall {
     pub changes: bool,
     /// Paths it names, relative to the workspace.
     pub paths: Vec<String>,
-    /// Whether it has ended, but others that began with it have not.
+    /// Whether it is over, but nobody has looked since at what it did.
     #[serde(default)]
     pub ended: bool,
+    /// Whether nobody said that it ended: the session just went on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
 }
 
 impl Session {

@@ -61,11 +61,12 @@ A POINT names a moment:
   4f2a91       a checkpoint by the beginning of its id
   before-refactoring, \"my label\"   a checkpoint by its label
   tag:release, tag:release:first   a checkpoint by its tag
-  tool:bash:last, tool:bash:2      the moment before a call of an agent
-  error:last, iteration:5          an error, a model turn
-  4f2a#12, 4f2a#error:last         the same in one session, by the beginning of its id
-  branch:NAME                      the newest step of a branch
-  \"2 hours ago\", \"yesterday 14:00\", 2026-01-23T12:00   whatever was true then";
+  \"2 hours ago\", \"yesterday 14:00\", 2026-01-23T12:00   whatever was true then
+  tool:bash:last, tool:write:2     before a call of a tool
+  error:last                       where something went wrong
+  iteration:5                      before the calls of the agent's fifth turn
+  4f2a#@, 4f2a#12                  the newest step of a session, or one of its steps
+  branch:NAME                      where a branch stands";
 
 /// What to do.
 #[derive(Debug, Subcommand)]

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use stepback_agents::Agent;
 use stepback_agents::hook::{Hook, LARGEST};
@@ -18,31 +19,47 @@ use crate::context;
 use crate::settings::Settings;
 use crate::system;
 
+/// How long to wait for another process that uses the store: the agent waits for us meanwhile.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Runs the hook if that is what the arguments say; `None` for everything else, including a request for help.
 pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
-    let words: Vec<&str> = arguments.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
-    let [_, "hook", agent, rest @ ..] = words.as_slice() else { return None };
+    let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+    let words: Vec<&str> = words.iter().map(|word| &**word).collect();
+    let [_, "hook", rest @ ..] = words.as_slice() else { return None };
+    if rest.iter().any(|word| matches!(*word, "--help" | "-h")) {
+        return None;
+    }
+    // Whatever is wrong with the arguments: to an agent, a usage error would be a refusal.
+    let nothing = |what: &str| {
+        complain(what);
+        Some(ExitCode::SUCCESS)
+    };
     let mut strict = false;
     let mut store = None;
+    let mut agent = None;
     let mut rest = rest.iter();
     while let Some(word) = rest.next() {
         match *word {
             "--strict" => strict = true,
-            "--store" => store = Some(PathBuf::from(rest.next()?)),
-            _ => return None,
+            "--store" => store = rest.next().map(PathBuf::from),
+            word if word.starts_with('-') || agent.is_some() => {
+                complain(&format!(
+                    "\"{word}\" means nothing to this version of the hook; going on without it"
+                ));
+            }
+            word => agent = Some(word),
         }
     }
-    if agent.starts_with('-') {
-        return None;
-    }
+    let Some(agent) = agent else {
+        return nothing("a hook needs the name of its agent; nothing is recorded");
+    };
     let Some(agent) = Agent::parse(agent) else {
-        complain(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
-        return Some(ExitCode::SUCCESS);
+        return nothing(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
     };
     let store = store.or_else(|| context::default_store().ok());
     let Some(store) = store.and_then(|store| std::path::absolute(store).ok()) else {
-        complain("there is no place for a store: set HOME or STEPBACK_HOME");
-        return Some(ExitCode::SUCCESS);
+        return nothing("there is no place for a store: set HOME or STEPBACK_HOME");
     };
     Some(run(agent, strict, &store))
 }
@@ -91,7 +108,7 @@ fn with_engine(
     work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     // Never closed, like everywhere: the process is about to end.
-    let store: &'static EmbeddedStore = Box::leak(Box::new(EmbeddedStore::open(dir)?));
+    let store: &'static EmbeddedStore = Box::leak(Box::new(EmbeddedStore::open_impatiently(dir, PATIENCE)?));
     let threads = context::threads();
     let engine = Engine { store, env, budget: Budget::default(), threads, progress: None };
     work(&engine)

@@ -1,6 +1,9 @@
 //! Settings: a few numbers and switches in the store, each with a default that most people never change.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -97,7 +100,14 @@ impl Settings {
         let text = serde_json::to_string_pretty(&self.values)
             .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
         let aside = self.path.with_extension("json.new");
-        std::fs::write(&aside, text)?;
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&aside)?
+            .write_all(text.as_bytes())?;
         std::fs::rename(&aside, &self.path)?;
         Ok(())
     }

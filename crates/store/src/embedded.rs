@@ -9,6 +9,7 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -28,7 +29,7 @@ mod sweep;
 pub const FORMAT: u32 = 1;
 
 /// How long to wait for another process that is committing.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How many statements a connection keeps: all there are.
 const STATEMENTS: usize = 64;
@@ -44,6 +45,8 @@ pub struct EmbeddedStore {
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
     open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
     recent: recent::Recent,
+    /// How long to wait for others; `None` for as long as usual.
+    patience: Option<Duration>,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -55,6 +58,15 @@ impl std::fmt::Debug for EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store in `dir`, making it if there is none.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        Self::open_or_make(dir, None)
+    }
+
+    /// Like [`Self::open`], for somebody who waits for others at most for `patience`.
+    pub fn open_impatiently(dir: &Path, patience: Duration) -> Result<Self, StoreError> {
+        Self::open_or_make(dir, Some(patience))
+    }
+
+    fn open_or_make(dir: &Path, patience: Option<Duration>) -> Result<Self, StoreError> {
         if !dir.join(schema::DATABASE).exists() {
             make_private_dir(dir)?;
             make_private_dir(&dir.join(schema::PACKS))?;
@@ -64,7 +76,7 @@ impl EmbeddedStore {
                 let _ = pack::sync_dir(parent);
             }
         }
-        Self::open_at(dir)
+        Self::open_at(dir, patience)
     }
 
     /// Opens the store in `dir`; [`StoreError::Absent`] if there is none.
@@ -72,10 +84,10 @@ impl EmbeddedStore {
         if !dir.join(schema::DATABASE).try_exists().map_err(StoreError::io("look into", dir))? {
             return Err(StoreError::Absent { path: dir.to_path_buf() });
         }
-        Self::open_at(dir)
+        Self::open_at(dir, None)
     }
 
-    fn open_at(dir: &Path) -> Result<Self, StoreError> {
+    fn open_at(dir: &Path, patience: Option<Duration>) -> Result<Self, StoreError> {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(StoreError::NotAStore {
                 path: dir.to_path_buf(),
@@ -97,7 +109,7 @@ impl EmbeddedStore {
         // SQLite makes it readable for everybody; -wal and -shm, made later, take over the permissions set here. By name:
         // opening and closing the file ourselves would drop the locks of other connections in this process.
         make_private(&path, 0o600)?;
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(patience.unwrap_or(PATIENCE))?;
         // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -113,6 +125,7 @@ impl EmbeddedStore {
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
             recent: recent::Recent::default(),
+            patience,
         })
     }
 

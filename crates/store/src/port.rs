@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
@@ -283,4 +284,9 @@ pub trait Store: ObjectSource + Send + Sync {
 
     /// A local directory for caches, locks and hard links, if this store has one.
     fn local_dir(&self) -> Option<&Path>;
+
+    /// How long to wait for others at most, if whoever opened the store has less time than usual.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
 }

@@ -208,11 +208,11 @@ impl Control {
             let mut hit = Vec::new();
             for breakpoint in breakpoints.items.iter_mut().filter(|breakpoint| holds(breakpoint)) {
                 breakpoint.hits += 1;
-                // A turn and a sum are reached once; a person who goes on does not want to stop at every call after it.
-                if matches!(breakpoint.on, On::Iteration { .. } | On::Cost { .. }) {
-                    breakpoint.enabled = false;
-                }
                 if breakpoint.from_hit.is_none_or(|from| breakpoint.hits >= from) {
+                    // A turn and a sum are reached once; a person who goes on does not want to stop at every call after it.
+                    if matches!(breakpoint.on, On::Iteration { .. } | On::Cost { .. }) {
+                        breakpoint.enabled = false;
+                    }
                     hit.push(breakpoint.clone());
                 }
             }

@@ -92,14 +92,26 @@ impl Control {
         Ok(answered.or(last))
     }
 
-    /// Answers a stop.
+    /// Answers a stop, and others of the same call: an agent whose hooks are installed twice waits twice.
     pub fn answer(&self, stop: &Stop, answer: &Answer) -> io::Result<()> {
-        self.put(&answer_name(&stop.id), &serde_json::to_vec(answer).map_err(io::Error::other)?)
+        let bytes = serde_json::to_vec(answer).map_err(io::Error::other)?;
+        self.put(&answer_name(&stop.id), &bytes)?;
+        let same = |other: &Stop| {
+            other.id != stop.id
+                && other.session == stop.session
+                && stop.call.is_some()
+                && other.call == stop.call
+        };
+        for other in self.stops()?.iter().filter(|other| same(other)) {
+            self.put(&answer_name(&other.id), &bytes)?;
+        }
+        Ok(())
     }
 
     /// Agents that wait, the longest waiting first. What a process that is gone left behind is cleared away.
     pub fn stops(&self) -> io::Result<Vec<Stop>> {
         let mut stops: Vec<Stop> = Vec::new();
+        let mut cleared = false;
         for name in self.names("stop-")? {
             let Ok(bytes) = fs::read(self.dir.join(&name)) else { continue };
             let Ok(stop) = serde_json::from_slice::<Stop>(&bytes) else { continue };
@@ -108,7 +120,11 @@ impl Control {
             } else {
                 self.remove(&name)?;
                 self.remove(&answer_name(&stop.id))?;
+                cleared = true;
             }
+        }
+        if cleared {
+            self.disarm_if_empty();
         }
         stops.sort_by_key(|stop| stop.at);
         Ok(stops)

@@ -74,6 +74,8 @@ fn create(
     worktree: Option<&Path>,
     resume: Option<&str>,
 ) -> Answer {
+    // Before anything is written for it.
+    workspace.check_new_branch(name)?;
     let worktree = worktree.map(|dir| context.directory.join(dir));
     if let Some(dir) = &worktree {
         if workspace.root.starts_with(dir) {

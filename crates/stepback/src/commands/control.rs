@@ -320,7 +320,9 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
     }
     let paint = Paint::stdout();
     for message in &messages {
+        // Line by line: what was said must not steer the terminal.
         let text = message.text();
+        let text = text.lines().map(stepback_agents::payload::visible).collect::<Vec<_>>().join("\n");
         if !text.is_empty() {
             output::line(format!("{} {text}", paint.strong(format!("{:?}:", message.role).to_lowercase())));
         }

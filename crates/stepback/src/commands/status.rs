@@ -285,6 +285,11 @@ fn behind(workspace: &Workspace<'_>, who: &Who) -> Option<String> {
     let author = match who {
         Who::Somebody => return None,
         Who::Call(author) => author,
+        Who::OneOf(authors) if authors.iter().all(|author| author.session == authors[0].session) => {
+            let session = workspace.store().session(authors[0].session).ok().flatten()?;
+            let name = super::sessions::name(&session);
+            return Some(format!("by {name}, whose call was cut short, or by somebody else since"));
+        }
         Who::OneOf(authors) => {
             return Some(format!("by one of {} sessions that were at work at the same time", authors.len()));
         }

@@ -7,6 +7,12 @@
 mod bisect;
 mod concurrency;
 mod faults;
+mod hooks_branches;
+mod hooks_control;
+mod hooks_input;
+mod hooks_secrets;
+mod hooks_session;
 mod hostile;
 mod sandbox;
+mod talk;
 mod transcripts;

@@ -46,7 +46,7 @@ impl EmbeddedStore {
         if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > LONGEST_LOG_FILE) {
             let _ = connection.busy_timeout(std::time::Duration::ZERO);
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-            let _ = connection.busy_timeout(super::PATIENCE);
+            let _ = connection.busy_timeout(self.patience.unwrap_or(super::PATIENCE));
         }
     }
 }
@@ -206,5 +206,9 @@ impl Store for EmbeddedStore {
 
     fn local_dir(&self) -> Option<&Path> {
         Some(&self.dir)
+    }
+
+    fn patience(&self) -> Option<std::time::Duration> {
+        self.patience
     }
 }

@@ -429,6 +429,7 @@ pub fn what_is_known_about_a_session_grows(store: &dyn Store) {
             changes: true,
             paths: vec!["a/b".into()],
             ended: false,
+            cut_short: false,
         }],
         ..SessionInfo::default()
     };
