@@ -188,7 +188,6 @@ pub fn decision(
     let event = beside(seen, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": said });
     let event = Event { input: Some(input), ..event };
-    let lock = workspace.lock_recording()?;
     // Whoever looked into the stopped agent may have edited files; that was not the call, which has not run yet.
     let looked = Report {
         effect: if seen.event.kind == StepKind::ToolStart {
@@ -199,8 +198,7 @@ pub fn decision(
         learned: Learned { waiting: seen.event.call.clone(), ..Learned::default() },
         ..report(event, at)
     };
-    workspace.record(&lock, &looked)?;
-    Ok(())
+    record_beside(workspace, looked)
 }
 
 /// A call was refused and will not run: it is over.
