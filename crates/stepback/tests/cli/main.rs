@@ -8,6 +8,7 @@ mod concurrency;
 mod faults;
 mod hooks_branches;
 mod hooks_control;
+mod hooks_crowd;
 mod hooks_input;
 mod hooks_secrets;
 mod hooks_session;
