@@ -87,6 +87,7 @@ fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
         patience: settings.patience(),
         strict,
         at_least_every: settings.minutes(),
+        turns_at_most: settings.turns(),
         notes: settings.get("notes") != 0,
     };
     let outcome = hook.handle(&payload);

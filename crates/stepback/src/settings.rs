@@ -33,7 +33,7 @@ pub const KNOWN: [Known; 4] = [
     Known {
         key: "checkpoint.iterations",
         default: 5,
-        meaning: "make a checkpoint after so many model turns without one; 0 never does",
+        meaning: "make a checkpoint when the agent is done after so many model turns without one; 0 never does",
     },
     Known {
         key: "breakpoint.seconds",
@@ -115,5 +115,10 @@ impl Settings {
     /// Minutes after which a checkpoint is due.
     pub fn minutes(&self) -> Option<u64> {
         u64::try_from(self.get("checkpoint.minutes")).ok().filter(|minutes| *minutes > 0)
+    }
+
+    /// Model turns after which a checkpoint is due.
+    pub fn turns(&self) -> Option<u64> {
+        u64::try_from(self.get("checkpoint.iterations")).ok().filter(|turns| *turns > 0)
     }
 }
