@@ -214,15 +214,15 @@ impl Hook<'_> {
             return Ok(Some(Trigger::Scheduled));
         }
         // Nobody has looked yet: without a look, there would be nothing to go back to.
-        let is_first = workspace.head_id()?.is_none();
-        // The agent is done, and a call of its has never ended: whatever that did is there now.
-        let is_cut_short = || -> Result<bool, EngineError> {
-            let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
-            let session = workspace.store().session(id)?;
-            Ok(session.is_some_and(|session| session.info.open.iter().any(|open| open.changes)))
-        };
-        let look = is_first || (seen.gate == Gate::Done && is_cut_short()?);
-        Ok(look.then_some(Trigger::Automatic))
+        let Some(head) = workspace.head_id()? else { return Ok(Some(Trigger::Automatic)) };
+        let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
+        let session = if seen.gate == Gate::Done { workspace.store().session(id)? } else { None };
+        let Some(session) = session else { return Ok(None) };
+        if session.info.open.iter().any(|open| open.changes) {
+            // The agent is done, and a call of its has never ended: whatever that did is there now.
+            return Ok(Some(Trigger::Automatic));
+        }
+        Ok(None)
     }
 
     /// Stops here if somebody wants it, and delivers what was left for the agent.

@@ -8,7 +8,7 @@ use stepback_engine::recorder::{Conversation, Effect, Fresh, Learned, RecordLock
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::{Event, Trouble};
 use stepback_model::ids::SessionId;
-use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_model::record::{Session, Step, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
@@ -131,11 +131,17 @@ fn noted(workspace: &Workspace<'_>, lock: &RecordLock, note: &Note) -> Result<()
     if let Some(mut seen) = seen {
         // The moment to look at the files is over.
         seen.effect = Effect::None;
-        if note.gap.is_some() {
+        let mut is_there = false;
+        if let (Some(_), Some(key)) = (&note.gap, &seen.event.key) {
+            // What failed may have failed only after the step was stored.
+            let session = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
+            is_there = workspace.store().step(Step::id_of(session, seen.event.kind, key))?.is_some();
             // Should it be reported once more, that one counts: it may come with a look.
-            seen.event.key = seen.event.key.map(|key| format!("{key}, late"));
+            seen.event.key = Some(format!("{key}, late"));
         }
-        one(workspace, lock, &seen, note.at, note.transcript_len)?;
+        if !is_there {
+            one(workspace, lock, &seen, note.at, note.transcript_len)?;
+        }
         if note.gap.is_none() {
             return Ok(());
         }

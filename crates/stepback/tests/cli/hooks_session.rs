@@ -430,3 +430,23 @@ fn a_checkpoint_that_is_overdue_is_made_once() {
     agent.post("r1", "Read", json!({}));
     assert!(inbox.exists());
 }
+
+#[test]
+fn turns_without_a_checkpoint_end_in_one() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    let agent = Talk::new(&world, "s1");
+    agent.begin();
+    let scheduled = || {
+        let steps = agent.steps();
+        steps.into_iter().filter(|step| step["trigger"] == "scheduled").collect::<Vec<_>>()
+    };
+    for turn in 0..5 {
+        assert!(scheduled().is_empty(), "turn {turn}");
+        world.write("file", format!("by the person, {turn}\n"));
+        agent.prompt("think");
+        agent.stop();
+    }
+    assert_eq!(scheduled().len(), 1);
+    assert!(authors_of(&world, "file").is_empty(), "the person changed it");
+}

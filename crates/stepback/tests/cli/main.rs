@@ -9,6 +9,7 @@ mod concurrency;
 mod faults;
 mod hooks_branches;
 mod hooks_control;
+mod hooks_crowd;
 mod hooks_input;
 mod hooks_secrets;
 mod hooks_session;
