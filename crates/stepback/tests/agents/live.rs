@@ -93,6 +93,10 @@ fn is_stopped_and_told(agent: Agent) {
     assert!(begins(0, "input edited: "), "{decisions:?}");
     assert!(begins(denied - 1, "denied: Not on my watch."), "{decisions:?}");
     assert!(begins(denied, "resumed: "), "{decisions:?}");
+    // A change is the doing of the command that ran, not of the one that was asked for.
+    let changes = world.json(&["changes"]);
+    let made = items(&changes).iter().find(|change| change["path"] == "out.txt").unwrap();
+    assert!(made["authors"][0]["call"].as_str().unwrap().contains("echo new"), "{made:#}");
     // What was refused did not run, and every call has an end.
     let count = |kind: &str| items(&world.json(&["log", "--kind", kind])).len();
     assert_eq!(count("tool-start"), count("tool-end"));
