@@ -27,6 +27,8 @@ struct Worked {
     before: tree::Copy,
     middle: tree::Copy,
     after: tree::Copy,
+    /// What stepback says about the session at its end.
+    session: Value,
     /// The commit that the run began and ended at, and the one it threw away.
     commits: [String; 2],
 }
@@ -60,7 +62,8 @@ fn work(agent: Agent) -> Worked {
     let run = running.wait().succeeds();
     assert_eq!(head(), first);
     let after = world.tree();
-    Worked { world, run, before, middle, after, commits: [first, second] }
+    let session = world.session(&run.session());
+    Worked { world, run, before, middle, after, session, commits: [first, second] }
 }
 
 fn files_come_back(agent: Agent, worked: &Worked) {
@@ -123,8 +126,7 @@ fn changes_name_tool_and_prompt(agent: Agent, worked: &Worked) {
 }
 
 fn the_session_is_listed_and_can_be_imported(agent: Agent, worked: &Worked) {
-    let Worked { world, run, .. } = worked;
-    let session = world.session(&run.session());
+    let Worked { world, run, session, .. } = worked;
     assert_eq!(session["agent"], agent.program());
     assert_eq!(session["title"], said(agent));
     assert_eq!(session["iterations"], 5, "{session:#}");
@@ -132,7 +134,7 @@ fn the_session_is_listed_and_can_be_imported(agent: Agent, worked: &Worked) {
         |log: &Value| -> Vec<Value> { items(log).iter().map(|step| step["summary"].clone()).collect() };
     let recorded = prompts(&world.json(&["log", "--kind", "user-input"]));
     assert_eq!(recorded, [said(agent)]);
-    assert_eq!(items(&world.json(&["log", "--kind", "gap"])).len(), 0);
+    world.has_no_gap();
 
     let transcript = PathBuf::from(session["transcript"].as_str().unwrap());
     let other = world.home.join("other-store");
@@ -163,6 +165,10 @@ fn the_conversation_goes_on_from_the_middle(agent: Agent, worked: &Worked) {
     let forked: Vec<&Value> =
         items(&sessions).iter().filter(|session| !session["forked_from"].is_null()).collect();
     assert_eq!(forked.len(), 1, "{sessions:#}");
+    // To be forked is not to go on: it is as it was.
+    let status = |session: &Value| session["status"].clone();
+    assert_eq!(status(&world.session(&run.session())), status(&worked.session));
+    world.has_no_gap();
 }
 
 fn goes_back(agent: Agent) {

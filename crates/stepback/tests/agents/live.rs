@@ -101,6 +101,7 @@ fn is_stopped_and_told(agent: Agent) {
     let count = |kind: &str| items(&world.json(&["log", "--kind", kind])).len();
     assert_eq!(count("tool-start"), count("tool-end"));
 
+    world.has_no_gap();
     let after: Vec<Option<Vec<u8>>> = settings(agent).iter().map(read).collect();
     assert_eq!(before, after, "`stepback run` leaves settings as they were");
     assert_eq!(world.git(&["status", "--porcelain"]), "?? out.txt\n?? three.txt\n");

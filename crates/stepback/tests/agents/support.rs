@@ -115,6 +115,13 @@ impl World {
         found.unwrap_or_else(|| panic!("no session {external} in {sessions:#}")).clone()
     }
 
+    /// Fails the test if anything could not be recorded.
+    #[track_caller]
+    pub fn has_no_gap(&self) {
+        let gaps = self.json(&["log", "--kind", "gap"]);
+        assert!(items(&gaps).is_empty(), "{gaps:#}");
+    }
+
     /// All files of the repository but those of git.
     pub fn tree(&self) -> tree::Copy {
         tree::copy_of(&self.work, |path| path == b".git")

@@ -38,6 +38,7 @@ fn shares_a_workspace(agent: Agent) {
     assert_eq!(world.read("mine.txt").as_deref(), Some("mine\nmore\n"));
     let all = world.tree();
 
+    world.has_no_gap();
     let id = world.session(&first.session())["id"].as_str().unwrap().to_owned();
     let prompts = world.json(&["log", "--session", &id, "--kind", "user-input"]);
     let prompt = format!("#{}", items(&prompts)[0]["number"]);
