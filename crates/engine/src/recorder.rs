@@ -490,7 +490,12 @@ fn learn(info: &mut SessionInfo, report: &Report<'_>) {
     keep(&mut info.model, &learned.model);
     info.cost += learned.cost;
     info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
-    info.ended_at = learned.ended.then_some(report.at);
+    if learned.ended {
+        info.ended_at = Some(report.at);
+    } else if !learned.quiet {
+        // To be opened is not to go on: Claude Code opens a session that it only forks.
+        info.ended_at = None;
+    }
     if info.title.is_none() && report.event.kind == StepKind::UserInput {
         info.title = Some(report.event.summary.clone());
     }
