@@ -3,6 +3,8 @@
 //! There is no way to say "allow": that would skip the permission check the user relies on. Saying nothing lets the agent go
 //! on as if we were not there.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
@@ -65,16 +67,26 @@ impl Answer {
         answer
     }
 
-    /// Codex takes another input only together with an "allow", which we never say; the model is asked to call again instead.
     fn codex(&self, event: &str, gate: Gate) -> Value {
-        match (&self.input, gate) {
-            (Some(input), Gate::Before) => {
-                let reason = format!(
-                    "The user changed the input of this call. Call the tool again with exactly this input: {input}"
-                );
-                Self { deny: Some(reason), input: None, ..self.clone() }.claude(event, gate)
+        match gate {
+            Gate::Before => {
+                let deny = self.refusal(Agent::Codex).map(Cow::into_owned);
+                Self { deny, input: None, ..self.clone() }.claude(event, gate)
             }
             _ => self.claude(event, gate),
+        }
+    }
+
+    /// Why a call that is about to run will not, if that is what this answer means to the agent.
+    ///
+    /// Codex takes another input only together with an "allow", which we never say; the model is asked to call again instead.
+    pub fn refusal(&self, agent: Agent) -> Option<Cow<'_, str>> {
+        match (&self.deny, &self.input, agent) {
+            (Some(reason), ..) => Some(reason.into()),
+            (None, Some(input), Agent::Codex) => Some(Cow::Owned(format!(
+                "The user changed the input of this call. Call the tool again with exactly this input: {input}"
+            ))),
+            _ => None,
         }
     }
 
@@ -158,5 +170,8 @@ mod tests {
         let answer = Answer { input: Some(json!({"command": "ls"})), ..Answer::default() };
         let text = answer.text(Agent::Codex, "PreToolUse", Gate::Before).unwrap();
         assert!(text.contains("deny") && text.contains("ls"), "{text}");
+        // So this call will not run; where the agent takes the new input, it will.
+        assert!(answer.refusal(Agent::Codex).is_some_and(|reason| reason.contains("ls")));
+        assert_eq!(answer.refusal(Agent::Claude), None);
     }
 }

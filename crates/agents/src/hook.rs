@@ -265,8 +265,8 @@ impl Hook<'_> {
                         ));
                     }
                 }
-                if let (Some(reason), Side::Start) = (&answer.deny, side) {
-                    noted(record::refused(workspace, seen, reason, self.env.now()));
+                if let (Some(reason), Side::Start) = (answer.refusal(self.agent), side) {
+                    noted(record::refused(workspace, seen, &reason, self.env.now()));
                 }
             }
         }

@@ -185,6 +185,11 @@ fn cuts_leave_a_conversation() {
     assert_eq!(transcript::before_call(Agent::Claude, &lines, "c2"), Some(3));
     assert_eq!(transcript::before_call(Agent::Claude, &lines, "c3"), Some(9));
     assert_eq!(transcript::before_call(Agent::Claude, &lines, "no such"), None);
+    // Whatever had been written when the call began, it ends at the same place.
+    for seen in [0, 5, 9] {
+        assert_eq!(transcript::before_call_since(Agent::Claude, &lines, "c3", seen), Some(9), "{seen}");
+    }
+    assert_eq!(transcript::before_call_since(Agent::Claude, &lines, "c2", 9), None);
     assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 0), Some(0));
     assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 1), Some(17));
     assert_eq!(transcript::before_prompt(Agent::Claude, &lines, 2), None);

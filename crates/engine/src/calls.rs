@@ -68,10 +68,12 @@ pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
 /// Whether an event needs a look at the workspace.
 pub(crate) fn needs_look(info: &SessionInfo, report: &Report<'_>) -> bool {
     let call = report.event.call.as_deref();
-    let others = info
-        .open
-        .iter()
-        .filter(|open| open.changes && !open.ended && Some(open.call.as_str()) != call)
+    let ends = ending(&info.open, report);
+    let others = (info.open.iter().enumerate())
+        .filter(|(at, open)| {
+            open.changes && !open.ended && Some(*at) != ends && Some(open.call.as_str()) != call
+        })
+        .map(|(_, open)| open)
         .collect::<Vec<_>>();
     let began_with_this = |open: &&OpenCall| (report.at.as_micros() - open.at.as_micros()).abs() < AT_ONCE;
     match report.effect {
@@ -159,30 +161,26 @@ pub(crate) fn advance(
 pub(crate) fn close(info: &mut SessionInfo, report: &Report<'_>, looked: bool) {
     if report.learned.never_ran {
         info.open.retain(|open| Some(&open.call) != report.event.call.as_ref());
-    } else if report.event.kind == StepKind::ToolEnd
-        && let Some(open) = find_open(&mut info.open, report)
-    {
-        open.ended = true;
+    } else if let Some(at) = ending(&info.open, report) {
+        info.open[at].ended = true;
     }
     info.open.retain(|open| !open.ended || (open.changes && !looked));
 }
 
-/// The call that ends now. Where an agent gives calls no ids, the oldest open call of the same tool is meant.
-fn find_open<'o>(open: &'o mut [OpenCall], report: &Report<'_>) -> Option<&'o mut OpenCall> {
+/// The call that ends now: its place among `open`. Where an agent gives calls no ids, the oldest open call of the same tool is
+/// meant.
+pub(crate) fn ending(open: &[OpenCall], report: &Report<'_>) -> Option<usize> {
     let event = &report.event;
+    if event.kind != StepKind::ToolEnd {
+        return None;
+    }
     let by_id = open.iter().position(|open| Some(&open.call) == event.call.as_ref());
-    let by_tool = || open.iter().position(|open| !open.ended && open.tool == event.tool);
-    let at = by_id.or_else(by_tool)?;
-    open.get_mut(at)
+    by_id.or_else(|| open.iter().position(|open| !open.ended && open.tool == event.tool))
 }
 
 /// How long the call took that ends now.
 pub(crate) fn duration(info: &SessionInfo, report: &Report<'_>) -> Option<u64> {
-    if report.event.kind != StepKind::ToolEnd {
-        return None;
-    }
-    let call = report.event.call.as_ref()?;
-    let open = info.open.iter().find(|open| open.call == *call)?;
+    let open = &info.open[ending(&info.open, report)?];
     u64::try_from(report.at.as_micros() - open.at.as_micros()).ok()
 }
 
@@ -196,5 +194,48 @@ pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &Report<'_>) -> bool
         StepKind::ToolStart => !is_open,
         StepKind::ToolEnd => is_open,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepback_model::event::Event;
+
+    use super::*;
+    use crate::recorder::Learned;
+
+    fn report(kind: StepKind, call: &str, effect: Effect) -> Report<'static> {
+        let event = Event {
+            agent: "gemini".into(),
+            session: "s".into(),
+            kind,
+            at: None,
+            key: None,
+            call: Some(call.into()),
+            tool: Some("run_shell_command".into()),
+            worker: None,
+            summary: String::new(),
+            input: None,
+            output: None,
+            error: None,
+            duration: None,
+            metadata: None,
+            raw: None,
+        };
+        let (at, learned) = (Timestamp::from_micros(1), Learned::default());
+        Report { event, effect, at, conversation: None, paths: Vec::new(), learned }
+    }
+
+    #[test]
+    fn a_call_whose_input_was_edited_ends_though_its_id_follows_from_its_input() {
+        let mut info = SessionInfo::default();
+        let start = report(StepKind::ToolStart, "of the old input", Effect::Before);
+        advance(&mut info, &start, StepId::from_bytes([1; 16]), true, None);
+        let end = report(StepKind::ToolEnd, "of the new input", Effect::After);
+        assert_eq!(ending(&info.open, &start), None);
+        assert!(needs_look(&info, &end));
+        assert_eq!(duration(&info, &end), Some(0));
+        close(&mut info, &end, true);
+        assert!(info.open.is_empty());
     }
 }

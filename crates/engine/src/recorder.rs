@@ -193,8 +193,7 @@ impl Workspace<'_> {
         let turns = calls::begins_turn(&session.info, report, heard.turn.as_deref());
         calls::settle(&mut session.info, report, turns);
         let looks = calls::needs_look(&session.info, report);
-        let mut writing =
-            Writing { workspace: self, report, session: &mut session, step, heard, authors: None };
+        let mut writing = Writing { workspace: self, report, session: &mut session, heard, authors: None };
         let (present, state_hash, detail) = if looks {
             let _lock = self.lock_shared()?;
             let mut written = None;
@@ -389,7 +388,6 @@ struct Writing<'a, 'w> {
     workspace: &'a Workspace<'w>,
     report: &'a Report<'a>,
     session: &'a mut Session,
-    step: StepId,
     heard: Heard,
     authors: Option<Authors>,
 }
@@ -444,11 +442,8 @@ impl Writing<'_, '_> {
         put("raw", event.raw.clone());
         put("authors", self.authors.as_ref().map(|authors| json!(authors)));
         // Pairs the end of a call with its beginning.
-        let open = event
-            .call
-            .as_ref()
-            .and_then(|call| self.session.info.open.iter().find(|open| open.call == *call));
-        put("start", open.filter(|open| open.step != self.step).map(|open| json!(open.step)));
+        let open = &self.session.info.open;
+        put("start", calls::ending(open, self.report).map(|at| json!(open[at].step)));
         put("prompt", self.session.info.prompt.map(|prompt| json!(prompt)));
         detail
     }
@@ -495,7 +490,12 @@ fn learn(info: &mut SessionInfo, report: &Report<'_>) {
     keep(&mut info.model, &learned.model);
     info.cost += learned.cost;
     info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
-    info.ended_at = learned.ended.then_some(report.at);
+    if learned.ended {
+        info.ended_at = Some(report.at);
+    } else if !learned.quiet {
+        // To be opened is not to go on: Claude Code opens a session that it only forks.
+        info.ended_at = None;
+    }
     if info.title.is_none() && report.event.kind == StepKind::UserInput {
         info.title = Some(report.event.summary.clone());
     }

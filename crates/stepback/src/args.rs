@@ -550,3 +550,27 @@ fn parse_size(text: &str) -> Result<u64, String> {
     };
     number.checked_mul(factor).ok_or_else(|| "that is more than any disk holds".to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory};
+
+    use super::Arguments;
+
+    /// Two arguments of one name and different types are one panic when the command is used, and none before.
+    #[test]
+    fn no_command_has_an_argument_of_a_global_ones_name() {
+        fn check(command: &Command, globals: &[String]) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
+                let name = argument.get_id().to_string();
+                assert!(!globals.contains(&name), "{}: {name}", command.get_name());
+            }
+            command.get_subcommands().for_each(|command| check(command, globals));
+        }
+        let command = Arguments::command();
+        let globals = command.get_arguments().filter(|argument| argument.is_global_set());
+        let globals: Vec<String> = globals.map(|argument| argument.get_id().to_string()).collect();
+        assert!(globals.contains(&"json".to_string()));
+        check(&command, &globals);
+    }
+}

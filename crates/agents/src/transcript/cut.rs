@@ -15,6 +15,14 @@ pub fn before_call<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str) -> Opti
     all.iter().rev().find(|message| message.calls().any(|id| id == call)).map(|message| message.lines.start)
 }
 
+/// The same for a call that began when `seen` lines had been written: what the agent had not written yet by then, because
+/// it writes when it finds the time, may be earlier than the call.
+pub fn before_call_since<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, seen: usize) -> Option<usize> {
+    let all = messages(agent, lines);
+    let mut since = all.iter().filter(|message| message.lines.end > seen);
+    since.find(|message| message.calls().any(|id| id == call)).map(|message| message.lines.start)
+}
+
 /// How many lines to keep so that the conversation ends right before a prompt, counted from zero. `None` if there were not
 /// that many.
 pub fn before_prompt<S: AsRef<str>>(agent: Agent, lines: &[S], nth: usize) -> Option<usize> {

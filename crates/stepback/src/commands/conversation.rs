@@ -10,7 +10,7 @@ use stepback_agents::{Agent, fork::ForkError};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
-use stepback_model::record::{Session, SessionInfo};
+use stepback_model::record::{Session, SessionInfo, StepKind};
 use stepback_model::state::State;
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
@@ -100,8 +100,13 @@ pub fn plan_at(
         })?,
     };
     let source = Source { place: &place, cwd: &directory, home: &home, lines: &lines };
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    // The agent may have been behind with writing when the call began, and even with the result of the one before.
+    let began = &target.checkpoint.step;
+    let call = began.facts.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
+    let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
     let wish = Wish {
-        keep: usize::try_from(keep).unwrap_or(usize::MAX),
+        keep: before.unwrap_or(keep),
         cwd: cwd.unwrap_or(&directory),
         id: context.fresh_id(),
         now: context.now(),

@@ -1,7 +1,7 @@
 //! `stepback status` and `stepback changes`
 
 use serde_json::{Value, json};
-use stepback_engine::authorship::Who;
+use stepback_engine::authorship::{Author, Who};
 use stepback_engine::changes::Numbered;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::describe;
@@ -219,7 +219,7 @@ fn list_changes(
             paint.change(&numbered.change),
             paint.dim(format!("– {}, {step}{gone}", numbered.at.ago(now)))
         ));
-        if let Some(behind) = behind(workspace, &numbered.who) {
+        if let Some(behind) = behind(workspace, &numbered.who, numbered.step.map(|(id, _)| id)) {
             output::line(paint.dim(format!("         {behind}")));
         }
     }
@@ -244,6 +244,7 @@ fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
     value["step"] = json!(numbered.step.map(|(id, _)| id));
     value["step_number"] = json!(numbered.step.map(|(_, number)| number));
     value["taken_back"] = json!(numbered.taken_back);
+    let found = numbered.step.map(|(id, _)| id);
     let authors = match &numbered.who {
         Who::Somebody => Vec::new(),
         Who::Call(author) => vec![author.clone()],
@@ -260,7 +261,7 @@ fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
                 "session": author.session,
                 "call_step": author.step,
                 "tool": author.tool,
-                "call": summary(author.step),
+                "call": call(workspace, author, found),
                 "prompt": author.prompt.and_then(summary),
             })
         })
@@ -273,11 +274,22 @@ fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
 pub fn behind_step(workspace: &Workspace<'_>, detail: Option<&Value>) -> Option<String> {
     let call = detail?.pointer("/authors/calls/0")?;
     let author = serde_json::from_value(call.clone()).ok()?;
-    behind(workspace, &Who::Call(author))
+    behind(workspace, &Who::Call(author), None)
+}
+
+/// A call as it ran, which is not as the model asked for it if its input was edited. `found` is the step that found what it
+/// changed.
+fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Option<String> {
+    let step = |id: StepId| Some(workspace.store().step(id).ok().flatten()?.checkpoint.step);
+    let ended = found.and_then(step).filter(|end| {
+        let detail = workspace.detail_of(end).ok().flatten();
+        detail.is_some_and(|detail| detail["start"] == json!(author.step)) && !end.facts.failed
+    });
+    ended.or_else(|| step(author.step)).map(|step| step.summary)
 }
 
 /// The call and the prompt behind a change, on one line.
-fn behind(workspace: &Workspace<'_>, who: &Who) -> Option<String> {
+fn behind(workspace: &Workspace<'_>, who: &Who, found: Option<StepId>) -> Option<String> {
     let summary = |id: StepId| {
         let stored = workspace.store().step(id).ok().flatten()?;
         Some((stored.checkpoint.step.number, stored.checkpoint.step.summary))
@@ -295,7 +307,8 @@ fn behind(workspace: &Workspace<'_>, who: &Who) -> Option<String> {
         }
     };
     let session = workspace.store().session(author.session).ok().flatten()?;
-    let call = summary(author.step).map(|(number, text)| format!("{text} (#{number})")).unwrap_or_default();
+    let number = summary(author.step).map(|(number, _)| format!(" (#{number})")).unwrap_or_default();
+    let call = call(workspace, author, found).unwrap_or_default() + &number;
     let prompt =
         author.prompt.and_then(summary).map(|(_, text)| format!(" for \"{text}\"")).unwrap_or_default();
     Some(format!("{} {}: {call}{prompt}", session.agent, session.id.short()))

@@ -5,7 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+mod back;
+mod live;
 mod plays;
 mod support;
+mod together;
 
 stepback_testkit::scripted_model!();

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stepback_testkit::agent::RealAgent;
+use serde_json::Value;
+use stepback_testkit::agent::{RealAgent, Running};
 use stepback_testkit::model::Agent;
 use stepback_testkit::tree;
 use tempfile::TempDir;
@@ -49,6 +50,90 @@ impl World {
             .env("STEPBACK_HOME", &self.store)
     }
 
+    /// The same agent once its hooks are installed: Codex runs them without a review.
+    pub fn hooked(&self, agent: Agent) -> RealAgent {
+        let real = self.agent(agent);
+        if agent == Agent::Codex { real.args(["--dangerously-bypass-hook-trust"]) } else { real }
+    }
+
+    /// Installs the hooks of an agent, the way a person does.
+    #[track_caller]
+    pub fn init(&self, agent: Agent, scope: &[&str]) {
+        self.agent(agent).prepare();
+        self.stepback(&[&["init", "--agent", agent.program()], scope].concat());
+    }
+
+    /// Runs `stepback` in the repository as a person would, beside the agent; returns what it printed.
+    #[track_caller]
+    pub fn stepback(&self, arguments: &[&str]) -> String {
+        self.try_stepback(&self.store, arguments)
+            .unwrap_or_else(|said| panic!("stepback {arguments:?}: {said}"))
+    }
+
+    /// The document that a command prints.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.stepback(&[arguments, &["--json"]].concat())).unwrap()
+    }
+
+    /// Runs `stepback` with a store; gives back its stdout, or all it said if it failed.
+    pub fn try_stepback(&self, store: &Path, arguments: &[&str]) -> Result<String, String> {
+        let output = Command::new(PROGRAM)
+            .args(arguments)
+            .current_dir(&self.work)
+            .env_clear()
+            .env("HOME", &self.home)
+            .env("PATH", "/usr/bin:/bin")
+            .env("STEPBACK_HOME", store)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))),
+        }
+    }
+
+    /// Waits until the agent is stopped at a call whose command contains `command`, and says where.
+    #[track_caller]
+    pub fn stopped(&self, running: &mut Running, command: &str) -> Value {
+        let mut stop = Value::Null;
+        running.until(&format!("a stop at {command:?}"), |_| {
+            let inspected = self.try_stepback(&self.store, &["inspect", "--json"]).unwrap_or_default();
+            let inspected: Value = serde_json::from_str(&inspected).unwrap_or_default();
+            stop = inspected["stop"].clone();
+            stop["input"]["command"].as_str().is_some_and(|found| found.contains(command))
+        });
+        stop
+    }
+
+    /// The session that stepback recorded for the agent's session `external`.
+    #[track_caller]
+    pub fn session(&self, external: &str) -> Value {
+        let sessions = self.json(&["sessions"]);
+        let found = items(&sessions).iter().find(|session| session["agent_session"] == external);
+        found.unwrap_or_else(|| panic!("no session {external} in {sessions:#}")).clone()
+    }
+
+    /// Fails the test if anything could not be recorded.
+    #[track_caller]
+    pub fn has_no_gap(&self) {
+        let gaps = self.json(&["log", "--kind", "gap"]);
+        assert!(items(&gaps).is_empty(), "{gaps:#}");
+    }
+
+    /// All files of the repository but those of git.
+    pub fn tree(&self) -> tree::Copy {
+        tree::copy_of(&self.work, |path| path == b".git")
+    }
+
+    /// Fails the test unless the repository holds exactly these files.
+    #[track_caller]
+    pub fn is(&self, expected: &tree::Copy) {
+        let differences = tree::differences(expected, &self.tree());
+        assert!(differences.is_empty(), "the files are not what they were:\n{differences}");
+    }
+
     /// Writes a file into the repository.
     pub fn write(&self, name: &str, content: &str) {
         let path = self.work.join(name);
@@ -76,5 +161,35 @@ impl World {
         let output = command.output().unwrap();
         assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+/// The items of a document.
+#[track_caller]
+pub fn items(document: &Value) -> &Vec<Value> {
+    document["items"].as_array().unwrap()
+}
+
+/// How many turns the model was asked for so far.
+pub fn turns(running: &Running) -> usize {
+    running.requests().iter().filter(|request| request.is_turn()).count()
+}
+
+/// What an agent's hooks call its shell.
+pub fn shell(agent: Agent) -> &'static str {
+    match agent {
+        Agent::Claude | Agent::Codex => "Bash",
+        Agent::Gemini => "run_shell_command",
+        Agent::Opencode => "bash",
+    }
+}
+
+/// What an agent's hooks call the tool that changes lines of a file.
+pub fn editor(agent: Agent) -> &'static str {
+    match agent {
+        Agent::Claude => "Edit",
+        Agent::Codex => "apply_patch",
+        Agent::Gemini => "replace",
+        Agent::Opencode => "edit",
     }
 }

@@ -77,6 +77,8 @@ pub fn environment(agent: Agent, home: &Path, path: &OsStr) -> Vec<(OsString, Os
             ("OPENCODE_DISABLE_AUTOUPDATE", "1".into()),
             ("OPENCODE_DISABLE_MODELS_FETCH", "1".into()),
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".into()),
+            // Before it loads a plugin it asks npm for a package, and without a network that takes 70 seconds to fail.
+            ("npm_config_offline", "true".into()),
         ]),
     }
     all.into_iter().map(|(name, value)| (name.into(), value)).collect()
