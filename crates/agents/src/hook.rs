@@ -214,7 +214,9 @@ impl Hook<'_> {
             return Ok(Some(Trigger::Scheduled));
         }
         // Nobody has looked yet: without a look, there would be nothing to go back to.
-        let Some(head) = workspace.head_id()? else { return Ok(Some(Trigger::Automatic)) };
+        if workspace.head_id()?.is_none() {
+            return Ok(Some(Trigger::Automatic));
+        }
         let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
         let session = if seen.gate == Gate::Done { workspace.store().session(id)? } else { None };
         let Some(session) = session else { return Ok(None) };
