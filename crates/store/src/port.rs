@@ -241,6 +241,12 @@ pub trait Store: ObjectSource + Send + Sync {
     fn workspaces(&self) -> Result<Vec<Workspace>, StoreError>;
     /// The sessions of a workspace, oldest first.
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError>;
+    /// The sessions of a workspace in which a call has begun and not ended, oldest first.
+    fn working_sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+        let mut sessions = self.sessions(workspace)?;
+        sessions.retain(|session| !session.info.open.is_empty());
+        Ok(sessions)
+    }
     /// One session.
     fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError>;
     /// Where a reference points.

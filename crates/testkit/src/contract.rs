@@ -64,6 +64,7 @@ clauses! { $
     log::a_workspace_is_registered_once,
     log::ids_are_taken_once,
     log::workspaces_and_sessions_are_listed_oldest_first,
+    log::sessions_with_open_calls_are_working,
     log::checkpoints_are_listed_newest_first,
     log::a_checkpoint_keeps_every_field,
     log::a_step_is_found_by_its_number,

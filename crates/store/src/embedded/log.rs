@@ -188,6 +188,16 @@ pub(super) fn sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Se
     collect(db, &sql, [blob(workspace.as_bytes())], read_session)
 }
 
+/// Reading what is known of a session takes longer than finding it, and hundreds of sessions may have come and gone here. In
+/// the text of the others, the list of open calls is empty.
+pub(super) fn working_sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+    let sql =
+        format!("{SESSION} WHERE workspace = ?1 AND instr(info, '\"open\":[]') = 0 ORDER BY started_at, id");
+    let mut sessions = collect(db, &sql, [blob(workspace.as_bytes())], read_session)?;
+    sessions.retain(|session| !session.info.open.is_empty());
+    Ok(sessions)
+}
+
 pub(super) fn session(db: &Connection, session: SessionId) -> Result<Option<Session>, StoreError> {
     let mut statement = db.prepare_cached(&format!("{SESSION} WHERE id = ?1"))?;
     Ok(statement.query_row([blob(session.as_bytes())], read_session).optional()?)

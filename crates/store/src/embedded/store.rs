@@ -128,6 +128,10 @@ impl Store for EmbeddedStore {
         log::sessions(&self.connection(), workspace)
     }
 
+    fn working_sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+        log::working_sessions(&self.connection(), workspace)
+    }
+
     fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
         log::session(&self.connection(), session)
     }

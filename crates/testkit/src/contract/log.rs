@@ -280,6 +280,42 @@ pub fn workspaces_and_sessions_are_listed_oldest_first(store: &dyn Store) {
     assert_eq!(store.sessions(WorkspaceId::from_bytes([3; 16])).unwrap(), []);
 }
 
+/// Whatever else is known about a session, it works while a call is open, and only then.
+pub fn sessions_with_open_calls_are_working(store: &dyn Store) {
+    let sample = Sample::new(1);
+    let workspace = sample.workspace(b"/work");
+    let (early, idle, late) =
+        (sample.session(workspace.id), sample.session(workspace.id), sample.session(workspace.id));
+    let open = |call: &str| OpenCall {
+        call: call.into(),
+        step: StepId::from_bytes([7; 16]),
+        tool: Some("Bash".into()),
+        at: early.started_at,
+        worker: None,
+        changes: true,
+        paths: vec!["\"open\":[]".into()],
+        ended: false,
+    };
+    let working = |session: &Session| {
+        let info = SessionInfo { open: vec![open("\"open\":[]")], ..session.info.clone() };
+        Session { info, ..session.clone() }
+    };
+    let idle =
+        Session { info: SessionInfo { title: Some("\"open\":[{}]".into()), ..idle.info.clone() }, ..idle };
+    let mutations = [
+        Mutation::AddWorkspace(workspace.clone()),
+        Mutation::AddSession(working(&late)),
+        Mutation::AddSession(idle),
+        Mutation::AddSession(working(&early)),
+    ];
+    store.commit(None, &mutations).unwrap();
+    assert_eq!(store.working_sessions(workspace.id).unwrap(), [working(&early), working(&late)]);
+    let done = Mutation::SetSessionInfo { session: early.id, info: Box::new(early.info.clone()) };
+    store.commit(None, &[done]).unwrap();
+    assert_eq!(store.working_sessions(workspace.id).unwrap(), [working(&late)]);
+    assert_eq!(store.working_sessions(WorkspaceId::from_bytes([3; 16])).unwrap(), []);
+}
+
 /// Newest first goes by the order of commits, whatever the clock said, over all sessions of one workspace.
 pub fn checkpoints_are_listed_newest_first(store: &dyn Store) {
     let sample = Sample::new(1);
