@@ -61,6 +61,8 @@ pub struct Snapshot {
     /// Paths that were skipped for a reason worth a warning: unreadable, or changing all the time.
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
     update: Option<CacheUpdate>,
+    /// The stat cache, if it is as it should be.
+    cache: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -76,6 +78,12 @@ impl Snapshot {
     pub fn remember(&mut self) {
         if let Some(update) = self.update.take() {
             let _ = update.builder.write(&update.path, &update.meta);
+        } else if let Some(path) = self.cache.take() {
+            // Its time says when the workspace was last looked at.
+            use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let times = Timestamps { last_access: now, last_modification: now };
+            let _ = utimensat(CWD, &path, &times, AtFlags::empty());
         }
     }
 }

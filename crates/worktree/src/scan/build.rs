@@ -95,7 +95,8 @@ pub(super) fn build(
     if let Some(vault) = scan.vault {
         vault.sync().map_err(WorktreeError::aside("sync", "the vault"))?;
     }
-    Ok(Snapshot { files, git, hashed: walked.hashed, troubles: walked.troubles, update })
+    let cache = scan.cache.filter(|_| update.is_none()).map(std::path::Path::to_path_buf);
+    Ok(Snapshot { files, git, hashed: walked.hashed, troubles: walked.troubles, update, cache })
 }
 
 impl Assembly<'_> {
