@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: stepback beside the tools it replaces, in one run, on the same machine.
 //!
 //! The order of reading: [`options`] for what can be asked, [`trees`] and [`changes`] for what is measured
-//! on, [`systems`] for who is measured, [`files`], [`stores`] and [`hook`] for how, [`goals`] and [`report`]
+//! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`] and [`session`] for how, [`goals`] and [`report`]
 //! for what comes out. docs/benchmarks/README.md says how to read the numbers.
 
 mod changes;
@@ -16,6 +16,7 @@ mod manifest;
 mod options;
 mod report;
 mod results;
+mod session;
 mod stores;
 mod systems;
 mod text;
@@ -37,15 +38,17 @@ use trees::Tree;
 /// Runs a benchmark.
 pub fn run(args: &[String]) -> Result<()> {
     let Some((which, rest)) = args.split_first() else {
-        bail!("say what to measure: `bench files` or `bench hook`; `bench --help` explains both")
+        bail!(
+            "say what to measure: `bench files`, `bench hook` or `bench session`; `bench --help` explains them"
+        )
     };
     if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h" | "help")) {
         print!("{}", options::HELP);
         return Ok(());
     }
     let options = Options::parse(rest)?;
-    if !matches!(which.as_str(), "files" | "hook") {
-        bail!("there is no benchmark `{which}`; choose `files` or `hook`");
+    if !matches!(which.as_str(), "files" | "hook" | "session") {
+        bail!("there is no benchmark `{which}`; choose `files`, `hook` or `session`");
     }
     let workspace = workspace::load()?;
     if cfg!(debug_assertions) {
@@ -55,6 +58,7 @@ pub fn run(args: &[String]) -> Result<()> {
     unsafe { libc::umask(0o022) };
     match which.as_str() {
         "files" => bench_files(&workspace, &options),
+        "session" => bench_session(&workspace, &options),
         _ => bench_hook(&workspace, &options),
     }
 }
@@ -128,13 +132,9 @@ fn bench_files(workspace: &Workspace, options: &Options) -> Result<()> {
     let date = machine::today();
     let text = report::markdown(&format!("bench files, {date}"), &machine, &verdict, &results, &goals);
     print!("{text}");
-    let goal_list: Vec<_> = goals
-        .iter()
-        .map(|goal| json!({ "goal": goal.what, "outcome": goal.word(), "measured": goal.measured }))
-        .collect();
     let document = json!({
         "benchmark": "files", "date": date, "quick": options.quick, "machine": machine,
-        "quiet": verdict.json(), "results": results.json(), "goals": goal_list,
+        "quiet": verdict.json(), "results": results.json(), "goals": goals::json(&goals),
     });
     keep(workspace, options, &format!("{date}-files"), &document, &text)?;
     if !results.failures.is_empty() {
@@ -144,27 +144,51 @@ fn bench_files(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 fn bench_hook(workspace: &Workspace, options: &Options) -> Result<()> {
-    let tree = match options.trees.first() {
-        Some(directory) => trees::given(directory)?,
-        None => generated(workspace, trees::GENERATED[0])?,
+    let trees: Result<Vec<Tree>> = match options.trees.is_empty() {
+        true => trees::GENERATED.into_iter().take(2).map(|tree| generated(workspace, tree)).collect(),
+        false => options.trees.iter().map(|directory| trees::given(directory)).collect(),
     };
+    let trees = trees?;
     let mut run = start(workspace, options)?;
-    let (table, numbers) = hook::measure(&mut run, &tree)?;
+    let measured = hook::measure(&mut run, &trees)?;
     let Run { monitor, area, binary, .. } = run;
     let verdict = monitor.verdict();
     let machine = machine::describe(&area, options.runs_system("stepback").then_some(binary.as_path()));
     let date = machine::today();
     let text = format!(
-        "# bench hook, {date}\n\n{}\n\n{}\n\nA fresh process from start to exit, on {} files.\n\n{table}",
+        "# bench hook, {date}\n\n{}\n\n{}\n\nA fresh process from start to exit, all in turns.\n\n{}",
         report::machine_line(&machine),
         verdict.text(),
-        tree.files
+        measured.report(&trees)
     );
     print!("{text}");
     let document = json!({
-        "benchmark": "hook", "date": date, "machine": machine, "quiet": verdict.json(), "processes": numbers,
+        "benchmark": "hook", "date": date, "quick": options.quick, "machine": machine,
+        "quiet": verdict.json(), "processes": measured.json(), "goals": goals::json(&measured.goals(&trees)),
     });
     keep(workspace, options, &format!("{date}-hook"), &document, &text)
+}
+
+fn bench_session(workspace: &Workspace, options: &Options) -> Result<()> {
+    let monitor_area = workspace.target.join("bench");
+    let mut run = start(workspace, options)?;
+    run.monitor.sample("session");
+    let document = session::measure(workspace, &run, options)?;
+    let Run { monitor, .. } = run;
+    let verdict = monitor.verdict();
+    let machine = machine::describe(&monitor_area, None);
+    let date = machine::today();
+    let text = format!(
+        "# bench session, {date}\n\n{}\n\n{}\n\n{}",
+        report::machine_line(&machine),
+        verdict.text(),
+        session::report(&document)
+    );
+    print!("{text}");
+    let document = json!({
+        "benchmark": "session", "date": date, "machine": machine, "quiet": verdict.json(), "session": document,
+    });
+    keep(workspace, options, &format!("{date}-session"), &document, &text)
 }
 
 fn chosen_trees(workspace: &Workspace, options: &Options) -> Result<Vec<Tree>> {

@@ -22,7 +22,8 @@ Tasks:
   test [-- ARGS]   Format check, lints, tidy, all tests, documentation; ARGS go to the test runner
   tidy             Check the crate layers and the module docs against ARCHITECTURE.md
   bench files      Measure checkpoints, restores and diffs beside other tools (see bench --help)
-  bench hook       Measure one checkpoint as a fresh process: start, checkpoint, exit
+  bench hook       Measure what an agent waits for at each of its events
+  bench session    Measure what a session of a thousand turns takes, and how fast its past is read
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   help             Print this text
 ";

@@ -3,6 +3,8 @@
 //! Goals are ratios to peers and to the bare limit, because absolute times move from machine to machine.
 //! A goal whose numbers are missing is reported as not measured, never as reached.
 
+use serde_json::{Value, json};
+
 use super::results::{Results, Row, TreeResults, median, ms};
 use super::systems::{ALL, GIT, is_peer};
 
@@ -37,6 +39,12 @@ impl Goal {
             Outcome::NotMeasured => "not measured",
         }
     }
+}
+
+/// Goals as JSON.
+pub fn json(goals: &[Goal]) -> Value {
+    let one = |goal: &Goal| json!({ "goal": goal.what, "outcome": goal.word(), "measured": goal.measured });
+    goals.iter().map(one).collect()
 }
 
 /// Judges a run.
@@ -179,7 +187,8 @@ fn memory(results: &Results) -> Option<Goal> {
     Some(below(what, peak.map(|bytes| bytes as f64 / 1e6), 200.0, "MB"))
 }
 
-fn below(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
+/// A value that must not be above a limit.
+pub fn below(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
     match value {
         Some(value) => {
             Goal { what, outcome: outcome(value <= limit), measured: format!("{value:.1} {unit}") }

@@ -12,7 +12,8 @@ pub const HELP: &str = "\
 Measure stepback beside other tools, in one run, each on its own copy of the tree
 
 Usage: cargo xtask bench files [OPTIONS]
-       cargo xtask bench hook [--runs N] [--keep]
+       cargo xtask bench hook [--quick] [--runs N] [--keep]
+       cargo xtask bench session [--quick] [--runs N] [--keep]
 
 Options:
   --tree DIR       Measure on a copy of DIR instead of the generated trees (can be repeated)
@@ -25,7 +26,7 @@ Options:
   --binary FILE    Measure this stepback instead of building one
   --json FILE      Write all numbers to FILE
   --keep           Write the results to docs/benchmarks/
-  --runs N         Runs of `bench hook` (200)
+  --runs N         Runs of `bench hook` (200; 40 with --quick), turns of `bench session` (1000; 100)
   --help           Print this text
 
 The exit code is 1 when a restore by stepback was not exact or one of its commands failed.
@@ -50,12 +51,15 @@ pub struct Options {
     pub keep: bool,
     /// Runs of the hook benchmark.
     pub runs: usize,
+    /// Turns of the session benchmark.
+    pub turns: usize,
 }
 
 impl Options {
     /// Reads the arguments after `bench files` or `bench hook`.
     pub fn parse(args: &[String]) -> Result<Self> {
-        let mut options = Self { runs: 200, ..Self::default() };
+        let mut options = Self::default();
+        let mut runs = None;
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let (flag, attached) = match arg.split_once('=') {
@@ -74,7 +78,7 @@ impl Options {
                 "--binary" => options.binary = Some(value()?.into()),
                 "--json" => options.json = Some(value()?.into()),
                 "--keep" => options.keep = true,
-                "--runs" => options.runs = value()?.parse()?,
+                "--runs" => runs = Some(value()?.parse()?),
                 other => bail!("`bench` has no option `{other}`; `cargo xtask bench --help` lists them"),
             }
         }
@@ -93,6 +97,8 @@ impl Options {
                 bail!("there is no system `{name}`; choose from {}", systems::ALL.join(", "));
             }
         }
+        options.runs = runs.unwrap_or(if options.quick { 40 } else { 200 });
+        options.turns = runs.unwrap_or(if options.quick { 100 } else { 1_000 });
         if options.runs == 0 {
             bail!("--runs needs at least 1");
         }

@@ -138,7 +138,8 @@ fn memory(text: &mut String, results: &Results) {
     text.push_str(&table.markdown());
 }
 
-fn goal_list(text: &mut String, goals: &[Goal]) {
+/// The goals and how they came out.
+pub fn goal_list(text: &mut String, goals: &[Goal]) {
     if goals.is_empty() {
         return;
     }

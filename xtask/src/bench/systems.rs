@@ -9,8 +9,6 @@ mod opencode;
 mod shadow;
 mod stepback;
 
-pub use stepback::command as stepback_command;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -19,16 +19,18 @@ pub struct Stepback {
 
 impl Stepback {
     fn command(&self, args: &[&str]) -> Command {
-        command(&self.binary, &self.place, args)
+        let place = &self.place;
+        let mut command = Command::new(&self.binary);
+        // Unaware of the user's own store.
+        command
+            .env("STEPBACK_HOME", &place.store)
+            .arg("-C")
+            .arg(&place.tree)
+            .arg("--store")
+            .arg(&place.store);
+        command.args(args);
+        command
     }
-}
-
-/// A stepback command on a place, unaware of the user's own store.
-pub fn command(binary: &std::path::Path, place: &Place, args: &[&str]) -> Command {
-    let mut command = Command::new(binary);
-    command.env("STEPBACK_HOME", &place.store).arg("-C").arg(&place.tree).arg("--store").arg(&place.store);
-    command.args(args);
-    command
 }
 
 impl System for Stepback {
