@@ -295,6 +295,7 @@ pub fn sessions_with_open_calls_are_working(store: &dyn Store) {
         changes: true,
         paths: vec!["\"open\":[]".into()],
         ended: false,
+        cut_short: false,
     };
     let working = |session: &Session| {
         let info = SessionInfo { open: vec![open("\"open\":[]")], ..session.info.clone() };
