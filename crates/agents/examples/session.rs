@@ -102,6 +102,8 @@ impl Desk {
             patience: Duration::ZERO,
             strict: false,
             at_least_every: None,
+            at_least_each: None,
+            looks: true,
             notes: true,
         };
         match hook.handle(payload.to_string().as_bytes()).trouble {
