@@ -161,6 +161,7 @@ impl Workspace<'_> {
             true => Some(self.kept_base(target)?.checkpoint.step.id),
             false => None,
         };
+        let detail = self.store_target(target)?;
         let epoch = self.store().epoch()?;
         Ok(Prepared {
             plan,
@@ -170,7 +171,7 @@ impl Workspace<'_> {
             onto,
             present,
             git_target,
-            detail: None,
+            detail,
             branches: None,
             lock: Some(lock),
             epoch,

@@ -309,11 +309,23 @@ impl Workspace<'_> {
         let sessions: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
         let target = target.map(|target| target.checkpoint.step.number);
         let value = json!({ "took_back": marks, "target": target, "sessions": sessions });
+        self.store_detail(&value).map(Some)
+    }
+
+    /// Remembers which step a rewind goes to, where the line cannot tell: a step without files of its own is not on it.
+    pub(crate) fn store_target(&self, target: &StoredCheckpoint) -> Result<Option<Hash>, EngineError> {
+        if target.checkpoint.trigger.is_some() {
+            return Ok(None);
+        }
+        self.store_detail(&json!({ "target": target.checkpoint.step.number })).map(Some)
+    }
+
+    fn store_detail(&self, value: &Value) -> Result<Hash, EngineError> {
         let batch = self.store().begin()?;
-        let hash = stepback_model::json::store(&*batch, &value, None)
+        let hash = stepback_model::json::store(&*batch, value, None)
             .map_err(|error| EngineError::Input(error.to_string()))?;
         self.store().commit(Some(batch.finish()?), &[])?;
-        Ok(Some(hash))
+        Ok(hash)
     }
 
     /// A prepared rewind without its present, which the caller has.

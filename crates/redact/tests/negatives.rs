@@ -123,7 +123,8 @@ fn values_of_json() {
     assert_eq!(redact_value(&mut value), 0);
 }
 
-/// Every file below `directory` that ends with `ending`, without this crate's own and what was built.
+/// Every file below `directory` that ends with `ending`, without this crate's own, what was built, and tests that hold secrets on
+/// purpose.
 fn files(directory: &Path, ending: &str, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -131,7 +132,8 @@ fn files(directory: &Path, ending: &str, found: &mut Vec<std::path::PathBuf>) {
             if !path.ends_with("crates/redact") && !path.ends_with("target") {
                 files(&path, ending, found);
             }
-        } else if path.to_string_lossy().ends_with(ending) {
+        } else if path.to_string_lossy().ends_with(ending) && !path.to_string_lossy().ends_with("_secrets.rs")
+        {
             found.push(path);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::json;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::StepId;
-use stepback_model::record::{Action, OpStatus, Operation, Step, StepKind};
+use stepback_model::record::{Action, OpStatus, Step, StepKind};
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use super::{Answer, DONE, view};
@@ -54,7 +54,7 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
     for branch in workspace.branches()?.iter().filter(|branch| !branch.present) {
         branches.push((branch.name.clone(), workspace.ancestry(&branch.tip)?));
     }
-    let rolled_back = RolledBack::new(&line, &branches, &workspace.operations()?);
+    let rolled_back = RolledBack::new(&workspace, &line, &branches)?;
     let is_head = |stored: &StoredCheckpoint| Some(stored.checkpoint.step.id) == head;
     let shown = steps.iter().take(limit.unwrap_or(usize::MAX));
     if context.json {
@@ -98,16 +98,17 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
 struct RolledBack {
     /// Steps of the present line and of every other branch.
     line: HashSet<StepId>,
-    /// Rewinds on the line: the step each grew from, and its number.
-    rewinds: Vec<(StepId, u64)>,
+    /// Rewinds on the line: the step each grew from, and the numbers of its target and of itself; what lies between was left.
+    rewinds: Vec<(StepId, u64, u64)>,
 }
 
 impl RolledBack {
     fn new(
+        workspace: &Workspace<'_>,
         line: &[StoredCheckpoint],
         branches: &[(String, Vec<StoredCheckpoint>)],
-        operations: &[Operation],
-    ) -> Self {
+    ) -> Result<Self, Failure> {
+        let operations = workspace.operations()?;
         let lines = line.iter().chain(branches.iter().flat_map(|(_, line)| line));
         // An undo goes back to where it was before; it leaves nothing behind but what it undoes.
         let undone = |step: &Step| {
@@ -115,12 +116,18 @@ impl RolledBack {
                 operations.iter().find(|op| op.action.moved().is_some_and(|moved| moved.after == step.id));
             by.is_some_and(|op| matches!(op.action, Action::Undo { .. }))
         };
-        let rewinds = line.iter().map(|stored| &stored.checkpoint.step);
-        let rewinds = rewinds.filter(|step| step.kind == StepKind::Rewind && !undone(step));
-        Self {
-            line: lines.map(|stored| stored.checkpoint.step.id).collect(),
-            rewinds: rewinds.filter_map(|step| Some((step.parent?, step.number))).collect(),
+        let mut rewinds = Vec::new();
+        for step in line.iter().map(|stored| &stored.checkpoint.step) {
+            if step.kind == StepKind::Rewind
+                && !undone(step)
+                && let Some(onto) = step.parent
+            {
+                let detail = workspace.detail_of(step)?;
+                let target = detail.as_ref().and_then(|detail| detail.get("target")?.as_u64());
+                rewinds.push((onto, target.unwrap_or(0), step.number));
+            }
         }
+        Ok(Self { line: lines.map(|stored| stored.checkpoint.step.id).collect(), rewinds })
     }
 
     fn has(&self, stored: &StoredCheckpoint) -> bool {
@@ -131,7 +138,9 @@ impl RolledBack {
         // A step without files of its own went with the step it grew from, or stood between that and a rewind to it.
         let Some(parent) = step.parent else { return false };
         !self.line.contains(&parent)
-            || self.rewinds.iter().any(|(onto, number)| *onto == parent && step.number < *number)
+            || self.rewinds.iter().any(|(onto, target, rewind)| {
+                *onto == parent && *target < step.number && step.number < *rewind
+            })
     }
 }
 
