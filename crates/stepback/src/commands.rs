@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use crate::args::{Arguments, Checkpoint, Command, Op};
 use crate::context::{Context, Make};
 use crate::failure::{Failure, Kind};
+use crate::output;
 
 mod agents;
 mod bisect;
@@ -101,11 +102,15 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Stats => upkeep::stats(&known("")?),
         Command::Demo { keep, fast } => crate::demo::run(*keep, *fast),
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Arguments::command(), "stepback", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "stepback", &mut script);
+            output::raw(&script);
             DONE
         }
         Command::Man => {
-            clap_mangen::Man::new(Arguments::command()).render(&mut std::io::stdout())?;
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
+            output::raw(&page);
             DONE
         }
         Command::Points => {

@@ -95,6 +95,11 @@ pub fn line(text: impl std::fmt::Display) {
     }
 }
 
+/// Writes bytes as they are. A reader that goes away wanted no more.
+pub fn raw(bytes: &[u8]) {
+    let _ = std::io::stdout().write_all(bytes);
+}
+
 /// Narration that a program reading JSON has no use for.
 pub fn say_for_people(json: bool, text: &str) {
     if !json {

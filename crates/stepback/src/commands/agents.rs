@@ -103,7 +103,7 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> Answer {
 }
 
 fn refused(error: install::InstallError) -> Failure {
-    Failure::new(Kind::Refused, error.to_string()).hint("nothing was changed")
+    Failure::new(Kind::Refused, error.to_string())
 }
 
 fn report(plan: &Plan, place: &Place, arguments: &Init) {
