@@ -1,13 +1,16 @@
 //! From what hooks saw to steps: the bridge between the agents' words and the engine's recorder.
 
 use std::path::{Component, Path, PathBuf};
+use std::slice;
 
 use serde_json::{Value, json};
 use stepback_engine::control::{self, Breakpoint, Stop};
-use stepback_engine::recorder::{Conversation, Effect, Fresh, Learned, RecordLock, Recorded, Report, Turn};
+use stepback_engine::recorder::{
+    Asked, Conversation, Effect, Fresh, Learned, RecordLock, Recorded, Report, Turn,
+};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::{Event, Trouble};
-use stepback_model::ids::SessionId;
+use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, Step, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
@@ -16,11 +19,16 @@ use crate::inbox::{self, Note};
 use crate::payload::{self, Seen};
 use crate::transcript::{self, Cursor, Place};
 
+/// So many notes are taken in by one commit.
+const AT_ONCE: usize = 256;
+
 /// The conversation in an agent's transcript, with secrets taken out.
 struct Transcript {
     place: Place,
     /// Only so much of the file, because that was all there was when the event happened.
     limit: Option<u64>,
+    /// What the event is about comes next in the main conversation: it is no sub-agent's, and nothing later was recorded.
+    next: bool,
 }
 
 impl Conversation for Transcript {
@@ -32,11 +40,14 @@ impl Conversation for Transcript {
         Some(Fresh { keep: fresh.keep as u64, lines: lines.collect(), cursor: json!(fresh.cursor) })
     }
 
-    fn turn(&self, tail: &[&str], call: &str) -> Option<Turn> {
-        let before = transcript::before_call(self.place.agent, tail, call)?;
-        let asked = transcript::messages(self.place.agent, &tail[before..]);
-        let id = asked.first().and_then(|message| message.id.clone());
-        Some(Turn { before, id })
+    fn turn(&self, tail: &[&str], call: &str) -> Asked {
+        let asked = transcript::asked(self.place.agent, tail, call, self.next);
+        let turn = asked.by.map(|answer| {
+            let before = answer.lines.start;
+            let asking = transcript::messages(self.place.agent, &tail[before..]);
+            Turn { before, id: asking.first().and_then(|message| message.id.clone()) }
+        });
+        Asked { turn, settled: asked.settled }
     }
 }
 
@@ -48,10 +59,23 @@ pub fn one(
     at: Timestamp,
     limit: Option<u64>,
 ) -> Result<Recorded, EngineError> {
+    let (report, transcript) = reported(workspace, seen, at, limit);
+    let conversation = transcript.as_ref().map(|transcript| transcript as &dyn Conversation);
+    workspace.record(lock, &Report { conversation, ..report })
+}
+
+/// What one hook saw, and where its conversation is to be read.
+fn reported<'a>(
+    workspace: &Workspace<'_>,
+    seen: &Seen,
+    at: Timestamp,
+    limit: Option<u64>,
+) -> (Report<'a>, Option<Transcript>) {
     let agent = Agent::parse(&seen.event.agent);
     let transcript = agent.zip(seen.transcript.clone()).map(|(agent, path)| Transcript {
         place: Place { agent, path, session: seen.event.session.clone() },
         limit,
+        next: seen.event.worker.is_none(),
     });
     let mut learned = seen.learned.clone();
     if learned.tasks.is_none() {
@@ -60,15 +84,9 @@ pub fn one(
     let mut event = seen.event.clone();
     // People know where they are.
     event.summary = event.summary.replace(&format!("{}/", workspace.root.display()), "");
-    let report = Report {
-        event,
-        effect: seen.effect,
-        at: seen.event.at.unwrap_or(at),
-        conversation: transcript.as_ref().map(|transcript| transcript as &dyn Conversation),
-        paths: relative(workspace, seen),
-        learned,
-    };
-    workspace.record(lock, &report)
+    let (effect, paths) = (seen.effect, relative(workspace, seen));
+    let at = seen.event.at.unwrap_or(at);
+    (Report { event, effect, at, conversation: None, paths, learned }, transcript)
 }
 
 /// The task list of a Claude Code session, which it keeps in files beside the transcripts, after an event that may have changed
@@ -105,8 +123,8 @@ pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, En
     // More than once: what somebody took who then failed comes first, and alone.
     while let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? {
         count += taken.notes.len();
-        for note in &taken.notes {
-            noted(workspace, lock, note)?;
+        for some in taken.notes.chunks(AT_ONCE) {
+            noted(workspace, lock, some)?;
         }
         taken.done().map_err(io)?;
     }
@@ -123,40 +141,86 @@ pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn noted(workspace: &Workspace<'_>, lock: &RecordLock, note: &Note) -> Result<(), EngineError> {
-    let agent = Agent::parse(&note.agent);
-    let seen =
-        agent.zip(note.payload.as_ref()).and_then(|(agent, payload)| payload::read(agent, payload).ok());
-    let is_understood = seen.is_some();
-    if let Some(mut seen) = seen {
-        // The moment to look at the files is over.
-        seen.effect = Effect::None;
-        let mut is_there = false;
-        if let (Some(_), Some(key)) = (&note.gap, &seen.event.key) {
-            // What failed may have failed only after the step was stored.
-            let session = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
-            is_there = workspace.store().step(Step::id_of(session, seen.event.kind, key))?.is_some();
-            // Should it be reported once more, that one counts: it may come with a look.
-            seen.event.key = Some(format!("{key}, late"));
-        }
-        if !is_there {
-            one(workspace, lock, &seen, note.at, note.transcript_len)?;
-        }
-        if note.gap.is_none() {
-            return Ok(());
+/// Records notes. One that cannot be recorded leaves a gap, and keeps nothing else from being recorded.
+pub fn noted(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
+    match together(workspace, lock, notes) {
+        Err(EngineError::Input(_)) => {}
+        other => return other,
+    }
+    for note in notes {
+        match together(workspace, lock, slice::from_ref(note)) {
+            Err(EngineError::Input(error)) => {
+                let why = note.gap.clone().unwrap_or_else(|| format!("a report cannot be recorded: {error}"));
+                workspace.record(lock, &gap(note, why, None))?;
+            }
+            other => other?,
         }
     }
-    let why = note.gap.clone().unwrap_or_else(|| "a report could not be understood".into());
+    Ok(())
+}
+
+/// Records notes in one commit; all of them, or none.
+fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
+    let mut all: Vec<(Report<'_>, Option<Transcript>)> = Vec::new();
+    for note in notes {
+        let agent = Agent::parse(&note.agent);
+        let seen =
+            agent.zip(note.payload.as_ref()).and_then(|(agent, payload)| payload::read(agent, payload).ok());
+        let is_understood = seen.is_some();
+        if let Some(mut seen) = seen {
+            // The moment to look at the files is over.
+            seen.effect = Effect::None;
+            let mut is_there = false;
+            if let (Some(_), Some(key)) = (&note.gap, &seen.event.key) {
+                // What failed may have failed only after the step was stored.
+                let step = step_named(workspace, &seen.event, key);
+                is_there = workspace.store().step(step)?.is_some()
+                    || all.iter().any(|(Report { event, .. }, _)| {
+                        event.key.as_ref().is_some_and(|key| step_named(workspace, event, key) == step)
+                    });
+                // Should it be reported once more, that one counts: it may come with a look.
+                seen.event.key = Some(format!("{key}, late"));
+            }
+            if !is_there {
+                let (report, mut transcript) = reported(workspace, &seen, note.at, note.transcript_len);
+                if let Some(transcript) = &mut transcript {
+                    transcript.next &= note.gap.is_none();
+                }
+                all.push((report, transcript));
+            }
+            if note.gap.is_none() {
+                continue;
+            }
+        }
+        let why = note.gap.clone().unwrap_or_else(|| "a report could not be understood".into());
+        all.push((gap(note, why, note.payload.clone().filter(|_| !is_understood)), None));
+    }
+    let (reports, transcripts): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let conversations =
+        transcripts.iter().map(|transcript| transcript.as_ref().map(|it| it as &dyn Conversation));
+    let reports: Vec<_> = (reports.into_iter().zip(conversations))
+        .map(|(report, conversation)| Report { conversation, ..report })
+        .collect();
+    workspace.record_all(lock, &reports)?;
+    Ok(())
+}
+
+fn step_named(workspace: &Workspace<'_>, event: &Event, key: &str) -> StepId {
+    let session = Session::id_of(workspace.record.id, &event.agent, &event.session);
+    Step::id_of(session, event.kind, key)
+}
+
+/// That something is missing from the record, and why.
+fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> Report<'a> {
     let event = Event {
         agent: note.agent.clone(),
         session: Session::GAPS.into(),
         error: Some(Trouble { name: Some("gap".into()), message: why.clone(), ..Trouble::default() }),
-        raw: note.payload.clone().filter(|_| !is_understood),
+        raw,
         ..plain(StepKind::Gap, payload::one_line(&why))
     };
     let key = format!("{} {}", note.at.as_micros(), event.summary);
-    workspace.record(lock, &report(Event { key: Some(key), ..event }, note.at))?;
-    Ok(())
+    report(Event { key: Some(key), ..event }, note.at)
 }
 
 /// An agent was stopped.
@@ -360,7 +424,7 @@ pub fn imported(
     events: Vec<Event>,
 ) -> Result<Imported, EngineError> {
     let lock = workspace.lock_recording()?;
-    let transcript = Transcript { place: place.clone(), limit: None };
+    let transcript = Transcript { place: place.clone(), limit: None, next: false };
     let session = Session::id_of(workspace.record.id, place.agent.name(), &place.session);
     let (steps, mut new) = (events.len(), 0);
     // What was watched is known better than the agent's own record tells it.

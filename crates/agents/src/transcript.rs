@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::Agent;
 
 pub use claude::project_folder as claude_project_folder;
-pub use cut::{before_call, before_call_since, before_prompt, settled};
+pub use cut::{Asked, asked, before_call, before_call_since, before_prompt, settled};
 pub use find::{About, Found, Home, about, discover, found_at, locate, workers};
 pub use lines::{LINE_LIMIT, left_out};
 pub use message::{Message, Part, Role, Usage, messages};

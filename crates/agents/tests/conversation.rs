@@ -180,6 +180,27 @@ fn what_gemini_writes_again_replaces_what_it_wrote() {
 }
 
 #[test]
+fn what_a_few_lines_settle_does_not_change_with_more() {
+    let samples =
+        [(Agent::Claude, claude_lines()), (Agent::Codex, codex_lines()), (Agent::Gemini, gemini_lines())];
+    for (agent, lines) in samples {
+        let all = transcript::messages(agent, &lines);
+        let mut settled = 0;
+        for call in all.iter().flat_map(|message| message.calls()) {
+            let whole = transcript::before_call(agent, &lines, call);
+            for from in 0..lines.len() {
+                let asked = transcript::asked(agent, &lines[from..], call, true);
+                if let Some(answer) = asked.by.filter(|_| asked.settled) {
+                    assert_eq!(Some(from + answer.lines.start), whole, "{agent:?} {call} from line {from}");
+                    settled += 1;
+                }
+            }
+        }
+        assert!(settled > 0 || agent == Agent::Gemini, "{agent:?}");
+    }
+}
+
+#[test]
 fn cuts_leave_a_conversation() {
     let lines = claude_lines();
     assert_eq!(transcript::before_call(Agent::Claude, &lines, "c2"), Some(3));

@@ -6,28 +6,24 @@
 //! between them there is no moment at which the workspace stands still. Everything else is a light step: it has the
 //! conversation, and its files are those of the step it grew from.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+mod writing;
+
 use std::fs::File;
 
-use serde_json::{Map, Value, json};
-use stepback_model::conversation;
+use serde_json::Value;
 use stepback_model::event::Event;
-use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
-use stepback_model::record::{Annotation, Facts, Session, SessionInfo, Step, StepKind, Trigger};
+use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Step, Trigger};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
-use stepback_store::{Mutation, ObjectBatch, StoreError};
+use stepback_store::{Mutation, StoreError};
 
+use self::writing::{Arriving, Begun, Known};
 use crate::authorship::Authors;
-use crate::calls::{self, AtWork};
+use crate::calls;
 use crate::error::EngineError;
-use crate::workspace::{Present, StoreSource, Workspace, wait_for};
+use crate::workspace::{Workspace, wait_for};
 
-/// How many messages back the turn that asked for a call is looked for.
-const TAIL: usize = 256;
 /// How often a commit is tried when others commit at the same time.
 const ATTEMPTS: usize = 50;
 
@@ -64,12 +60,21 @@ pub struct Turn {
     pub id: Option<String>,
 }
 
+/// Who asked for a call, as far as the last messages tell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// The turn that did.
+    pub turn: Option<Turn>,
+    /// Messages further back would not change that.
+    pub settled: bool,
+}
+
 /// Where the conversation of a session is read. The agents' formats are known only to whoever implements this.
 pub trait Conversation {
     /// What came since `cursor`; `None` if nothing can be read.
     fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh>;
     /// The turn that asked for `call`, among the last messages.
-    fn turn(&self, tail: &[&str], call: &str) -> Option<Turn>;
+    fn turn(&self, tail: &[&str], call: &str) -> Asked;
 }
 
 /// One reported event and what goes with it.
@@ -151,66 +156,46 @@ impl Workspace<'_> {
 
     /// Records an event. The same event reported again is not recorded again.
     pub fn record(&self, _lock: &RecordLock, report: &Report<'_>) -> Result<Recorded, EngineError> {
-        for _ in 0..ATTEMPTS {
-            match self.try_record(report) {
-                Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
-                other => return other,
-            }
+        until_committed(|| self.try_record(report))
+    }
+
+    /// Records events in their order. If none of them means anything for the files, they take one commit together, and all are
+    /// recorded or none: waiting for the disk once is what makes many of them cheap.
+    pub fn record_all(
+        &self,
+        lock: &RecordLock,
+        reports: &[Report<'_>],
+    ) -> Result<Vec<Recorded>, EngineError> {
+        if reports.iter().any(|report| report.effect != Effect::None) {
+            return reports.iter().map(|report| self.record(lock, report)).collect();
         }
-        Err(StoreError::Locked.into())
+        until_committed(|| self.try_record_all(reports))
     }
 
     fn try_record(&self, report: &Report<'_>) -> Result<Recorded, EngineError> {
-        let event = &report.event;
-        let session = Session::id_of(self.record.id, &event.agent, &event.session);
-        let known = self.store().session(session)?;
-        let step = match self.place_for(session, known.as_ref(), report)? {
+        let known = self.store().session(self.session_id(report))?;
+        let step = match self.place_for(known.as_ref(), report, &[])? {
             Place::New(step) => step,
-            Place::Taken(there) => {
-                return Ok(Recorded {
-                    id: there.id,
-                    number: there.number,
-                    session,
-                    iteration: there.facts.iteration,
-                    kept: false,
-                });
-            }
+            Place::Taken(recorded, _) => return Ok(recorded),
         };
         let is_new = known.is_none();
-        let mut session = known.unwrap_or_else(|| Session {
-            id: session,
-            workspace: self.record.id,
-            agent: event.agent.clone(),
-            started_at: report.at,
-            info: SessionInfo {
-                external: Some(event.session.clone()),
-                imported: report.learned.imported,
-                ..SessionInfo::default()
-            },
-        });
-        learn(&mut session.info, report);
-        let heard = self.listen(report, &session.info)?;
-        let turns = calls::begins_turn(&session.info, report, heard.turn.as_deref());
-        calls::settle(&mut session.info, report, turns);
-        let looks = calls::needs_look(&session.info, report);
-        let mut writing = Writing { workspace: self, report, session: &mut session, heard, authors: None };
-        let (present, state_hash, detail) = if looks {
+        let mut session = known.unwrap_or_else(|| self.new_session(report));
+        let objects = Known::new(self.store());
+        let begun = Begun::new(&objects, report, &mut session, step)?;
+        let mut set_head = None;
+        let (record, present, batch) = if calls::needs_look(&session.info, report) {
             let _lock = self.lock_shared()?;
+            let (head, before) = self.head_state()?;
             let mut written = None;
-            let head = self.head_state()?;
-            let others = self.others_at_work(writing.session.id, report.at)?;
             let mut present = self.present_with(&mut |batch, state| {
                 let unchanged =
-                    head.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
-                writing.authors = (!unchanged).then(|| {
-                    // What changed before a call began is not its doing; earlier calls of the same session may have.
-                    let mut calls = others.clone();
-                    let mut own = writing.session.clone();
-                    own.info.open.retain(|open| Some(&open.call) != report.learned.waiting.as_ref());
-                    calls.extend(calls::at_work(&own, report.at));
-                    calls::gathered(calls)
-                });
-                let detail = writing.objects(batch, state)?;
+                    before.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
+                let authors = match unchanged {
+                    true => None,
+                    false => Some(self.authors(&session, report)?),
+                };
+                let arriving = Arriving { known: &objects, batch };
+                let detail = begun.objects(&arriving, &mut session, state, authors.as_ref())?;
                 if unchanged {
                     (state.files, state.git) = (None, None);
                 }
@@ -218,109 +203,150 @@ impl Workspace<'_> {
                 Ok(())
             })?;
             let (detail, changed) = written.unwrap_or((None, false));
-            let hash = present.hash;
+            if changed {
+                set_head = Some(Mutation::SetRef { name: self.head_name(), expected: head, value: step });
+            }
             let batch = present.batch.take();
-            (Some((present, changed)), (hash, batch), detail)
+            let record = begun.step(&mut session, present.hash, detail, head, true);
+            (record, Some(present), batch)
         } else {
             let batch = self.store().begin()?;
-            let mut state = State::default();
-            let detail = writing.objects(&*batch, &mut state)?;
-            let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
-            (None, (hash, Some(batch.finish()?)), detail)
+            let arriving = Arriving { known: &objects, batch: &*batch };
+            let record = begun.light(&arriving, &mut session, self.head_id()?)?;
+            (record, None, Some(batch.finish()?))
         };
-        let turn = writing.heard.turn;
-        let (hash, batch) = state_hash;
-        calls::advance(&mut session.info, report, step, turns, turn);
-        if present.is_some() {
-            session.info.looked = session.info.iteration;
-        }
-        let kept = present.as_ref().is_some_and(|(_, changed)| *changed);
-        let head = self.head_id()?;
-        let record = Step {
-            id: step,
-            session: session.id,
-            number: 0,
-            parent: head,
-            kind: event.kind,
-            at: report.at,
-            state: hash,
-            summary: event.summary.clone(),
-            facts: Facts {
-                iteration: session.info.iteration,
-                worker: event.worker.clone(),
-                call: event.call.clone(),
-                tool: event.tool.clone(),
-                failed: event.error.is_some(),
-                duration: event.duration.or_else(|| calls::duration(&session.info, report)),
-                detail,
-            },
-        };
-        calls::close(&mut session.info, report, looks);
+        let kept = set_head.is_some();
+        let mut recorded = Recorded { kept, ..so_far(&record) };
         let trigger = kept.then_some(match report.effect {
             Effect::Keep(trigger) => trigger,
             _ => Trigger::Automatic,
         });
-        let mut mutations = Vec::new();
-        match is_new {
-            true => mutations.push(Mutation::AddSession(session.clone())),
-            false => mutations
-                .push(Mutation::SetSessionInfo { session: session.id, info: Box::new(session.info.clone()) }),
-        }
-        if kept {
-            mutations.push(Mutation::SetRef { name: self.head_name(), expected: head, value: step });
-        }
+        let mut mutations = vec![set_session(session, is_new)];
+        mutations.extend(set_head);
         mutations.push(Mutation::AppendStep { step: record, annotation: Annotation::default(), trigger });
         let receipt = self.store().commit(batch, &mutations)?;
-        if let Some((mut present, _)) = present {
-            Present::remember(&mut present);
+        if let Some(mut present) = present {
+            present.remember();
         }
-        Ok(Recorded {
-            id: step,
-            number: receipt.steps.first().copied().unwrap_or_default(),
-            session: session.id,
-            iteration: session.info.iteration,
-            kept,
-        })
+        recorded.number = receipt.steps.first().copied().unwrap_or_default();
+        Ok(recorded)
     }
 
-    /// Where an event belongs in the record: at a new step, or at the one that recorded it already.
+    fn try_record_all(&self, reports: &[Report<'_>]) -> Result<Vec<Recorded>, EngineError> {
+        let objects = Known::new(self.store());
+        let batch = self.store().begin()?;
+        let arriving = Arriving { known: &objects, batch: &*batch };
+        let head = self.head_id()?;
+        let mut sessions = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
+        // For each report, what is known of its step, and which of the new ones it is.
+        let mut all: Vec<(Recorded, Option<usize>)> = Vec::new();
+        for report in reports {
+            let id = self.session_id(report);
+            let at = match sessions.iter().position(|(known, _, _)| *known == id) {
+                Some(at) => at,
+                None => {
+                    let known = self.store().session(id)?;
+                    sessions.push((id, known.is_none(), known));
+                    sessions.len() - 1
+                }
+            };
+            let session = &mut sessions[at].2;
+            let step = match self.place_for(session.as_ref(), report, &steps)? {
+                Place::New(step) => step,
+                Place::Taken(recorded, new) => {
+                    all.push((recorded, new));
+                    continue;
+                }
+            };
+            let session = session.get_or_insert_with(|| self.new_session(report));
+            let record = Begun::new(&objects, report, session, step)?.light(&arriving, session, head)?;
+            all.push((so_far(&record), Some(steps.len())));
+            steps.push(record);
+        }
+        if !steps.is_empty() {
+            let touched = |id: SessionId| steps.iter().any(|step| step.session == id);
+            let mut mutations: Vec<Mutation> = (sessions.into_iter())
+                .filter(|(id, _, _)| touched(*id))
+                .filter_map(|(_, is_new, session)| Some(set_session(session?, is_new)))
+                .collect();
+            mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {
+                step,
+                annotation: Annotation::default(),
+                trigger: None,
+            }));
+            let receipt = self.store().commit(Some(batch.finish()?), &mutations)?;
+            for (recorded, new) in &mut all {
+                if let Some(number) = new.and_then(|at| receipt.steps.get(at)) {
+                    recorded.number = *number;
+                }
+            }
+        }
+        Ok(all.into_iter().map(|(recorded, _)| recorded).collect())
+    }
+
+    fn session_id(&self, report: &Report<'_>) -> SessionId {
+        Session::id_of(self.record.id, &report.event.agent, &report.event.session)
+    }
+
+    fn new_session(&self, report: &Report<'_>) -> Session {
+        Session {
+            id: self.session_id(report),
+            workspace: self.record.id,
+            agent: report.event.agent.clone(),
+            started_at: report.at,
+            info: SessionInfo {
+                external: Some(report.event.session.clone()),
+                imported: report.learned.imported,
+                ..SessionInfo::default()
+            },
+        }
+    }
+
+    /// Where an event belongs in the record: at a new step, or at the one that recorded it already, which may be one of those
+    /// that are on their way into it.
     fn place_for(
         &self,
-        session: SessionId,
         known: Option<&Session>,
         report: &Report<'_>,
+        arriving: &[Step],
     ) -> Result<Place, EngineError> {
         let Some(key) = &report.event.key else {
             return Ok(Place::New(StepId::from_bytes(self.engine.env.fresh_id())));
         };
+        let session = self.session_id(report);
+        let open: Option<&[OpenCall]> = known.map(|session| session.info.open.as_slice());
         for attempt in 0.. {
             let key = if attempt == 0 { key.clone() } else { format!("{key} again {attempt}") };
             let id = Step::id_of(session, report.event.kind, &key);
-            let Some(stored) = self.store().step(id)? else { return Ok(Place::New(id)) };
-            let is_later = !report.learned.imported
-                && calls::is_another(known.map(|session| session.info.open.as_slice()), report);
-            if !is_later {
-                return Ok(Place::Taken(Box::new(stored.checkpoint.step)));
+            let taken = match arriving.iter().position(|step| step.id == id) {
+                Some(at) => Place::Taken(so_far(&arriving[at]), Some(at)),
+                None => match self.store().step(id)? {
+                    Some(stored) => Place::Taken(so_far(&stored.checkpoint.step), None),
+                    None => return Ok(Place::New(id)),
+                },
+            };
+            if report.learned.imported || !calls::is_another(open, report) {
+                return Ok(taken);
             }
         }
         unreachable!("every name is taken at most once")
     }
 
-    /// The state the workspace stands at, if there is one.
-    fn head_state(&self) -> Result<Option<State>, EngineError> {
-        match self.head_id()? {
-            None => Ok(None),
-            Some(id) => match self.store().step(id)? {
-                Some(head) if !head.purged => Ok(Some(self.state_of(&head)?)),
-                _ => Ok(None),
-            },
-        }
+    /// The step the workspace stands at, and its state, as far as there are such.
+    fn head_state(&self) -> Result<(Option<StepId>, Option<State>), EngineError> {
+        let Some(id) = self.head_id()? else { return Ok((None, None)) };
+        let state = match self.store().step(id)? {
+            Some(head) if !head.purged => Some(self.state_of(&head)?),
+            _ => None,
+        };
+        Ok((Some(id), state))
     }
 
     /// Who may be changing something right now.
     pub(crate) fn at_work_now(&self, now: Timestamp) -> Result<Authors, EngineError> {
         let mut calls = Vec::new();
-        for session in self.store().sessions(self.record.id)? {
+        for session in self.store().working_sessions(self.record.id)? {
             if session.info.ended_at.is_none() {
                 calls.extend(calls::at_work(&session, now));
             }
@@ -328,175 +354,53 @@ impl Workspace<'_> {
         Ok(calls::gathered(calls))
     }
 
-    /// Calls of other sessions that have begun and not ended.
-    fn others_at_work(&self, session: SessionId, now: Timestamp) -> Result<Vec<AtWork>, EngineError> {
-        let mut found = Vec::new();
-        for other in self.store().sessions(self.record.id)? {
-            if other.id == session || other.info.ended_at.is_some() {
-                continue;
+    /// Who was at work between the last look and this one.
+    fn authors(&self, session: &Session, report: &Report<'_>) -> Result<Authors, EngineError> {
+        let mut calls = Vec::new();
+        for other in self.store().working_sessions(self.record.id)? {
+            if other.id != session.id && other.info.ended_at.is_none() {
+                calls.extend(calls::at_work(&other, report.at));
             }
-            found.extend(calls::at_work(&other, now));
         }
-        Ok(found)
+        // What changed before a call began is not its doing; earlier calls of the same session may have.
+        let mut own = session.clone();
+        own.info.open.retain(|open| Some(&open.call) != report.learned.waiting.as_ref());
+        calls.extend(calls::at_work(&own, report.at));
+        Ok(calls::gathered(calls))
     }
 }
 
 enum Place {
     New(StepId),
-    Taken(Box<Step>),
+    /// What is known of the step that is there, and which of the arriving ones it is.
+    Taken(Recorded, Option<usize>),
 }
 
-/// What the conversation tells, before anything is written.
-#[derive(Default)]
-struct Heard {
-    fresh: Option<Fresh>,
-    /// How many messages there were before the turn that asked for the call.
-    before_turn: Option<u64>,
-    /// The agent's id of that turn.
-    turn: Option<String>,
-}
-
-impl Workspace<'_> {
-    /// Reads what is new of the conversation, and finds the turn that asked for the call.
-    fn listen(&self, report: &Report<'_>, info: &SessionInfo) -> Result<Heard, EngineError> {
-        let Some(source) = report.conversation else { return Ok(Heard::default()) };
-        let fresh = source.fresh(info.cursor.as_ref());
-        let mut heard = Heard { fresh, ..Heard::default() };
-        let (StepKind::ToolStart, Some(call)) = (report.event.kind, &report.event.call) else {
-            return Ok(heard);
-        };
-        let objects = StoreSource(self.store());
-        let known = conversation::len(&objects, info.tip)?;
-        let (kept, lines) = match &heard.fresh {
-            Some(fresh) => (fresh.keep.min(known), fresh.lines.as_slice()),
-            None => (known, [].as_slice()),
-        };
-        let tip = if kept < known { conversation::shorten(&objects, info.tip, kept)? } else { info.tip };
-        let older = conversation::tail(&objects, tip, TAIL.saturating_sub(lines.len()))?;
-        let first = kept - older.len() as u64;
-        let mut texts: Vec<&str> = older.iter().map(|(_, message)| message.text.as_str()).collect();
-        texts.extend(lines.iter().map(String::as_str));
-        if let Some(turn) = source.turn(&texts, call) {
-            heard.before_turn = Some(first + turn.before as u64);
-            heard.turn = turn.id;
+/// Tries again when others committed at the same time.
+fn until_committed<T>(mut attempt: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    for _ in 0..ATTEMPTS {
+        match attempt() {
+            Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
+            other => return other,
         }
-        Ok(heard)
+    }
+    Err(StoreError::Locked.into())
+}
+
+fn set_session(session: Session, is_new: bool) -> Mutation {
+    match is_new {
+        true => Mutation::AddSession(session),
+        false => Mutation::SetSessionInfo { session: session.id, info: Box::new(session.info) },
     }
 }
 
-struct Writing<'a, 'w> {
-    workspace: &'a Workspace<'w>,
-    report: &'a Report<'a>,
-    session: &'a mut Session,
-    heard: Heard,
-    authors: Option<Authors>,
-}
-
-impl Writing<'_, '_> {
-    /// Writes everything but files: messages, slots and the step's detail, whose hash it returns.
-    fn objects(&mut self, batch: &dyn ObjectBatch, state: &mut State) -> Result<Option<Hash>, EngineError> {
-        let info = &mut self.session.info;
-        let arriving = Arriving { workspace: self.workspace, batch, fresh: RefCell::default() };
-        if let Some(fresh) = &self.heard.fresh {
-            let known = conversation::len(&arriving, info.tip)?;
-            let keep = fresh.keep.min(known);
-            let tip = if keep < known { conversation::shorten(&arriving, info.tip, keep)? } else { info.tip };
-            info.tip = conversation::append(&arriving, tip, keep, fresh.lines.iter().map(String::as_str))?;
-            info.cursor = Some(fresh.cursor.clone());
-        }
-        // The moment before a call is the moment before the model asked for it.
-        state.conversation = match self.heard.before_turn {
-            Some(keep) => conversation::shorten(&arriving, info.tip, keep)?,
-            None => info.tip,
-        };
-        if let Some(tasks) = &self.report.learned.tasks {
-            info.slots.task = Some(store_json(batch, tasks)?);
-        }
-        if let Some(environment) = &self.report.learned.environment {
-            info.slots.env = Some(store_json(batch, environment)?);
-        }
-        state.memory = info.slots.memory;
-        state.task = info.slots.task;
-        state.env = info.slots.env;
-        state.reasoning = info.slots.reasoning;
-        let detail = self.detail();
-        let detail = match detail.is_empty() {
-            true => None,
-            false => Some(store_json(batch, &Value::Object(detail))?),
-        };
-        Ok(detail)
-    }
-
-    fn detail(&self) -> Map<String, Value> {
-        let event = &self.report.event;
-        let mut detail = Map::new();
-        let mut put = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                detail.insert(name.to_string(), value);
-            }
-        };
-        put("input", event.input.clone());
-        put("output", event.output.clone());
-        put("error", event.error.as_ref().map(|error| json!(error)));
-        put("metadata", event.metadata.clone());
-        put("raw", event.raw.clone());
-        put("authors", self.authors.as_ref().map(|authors| json!(authors)));
-        // Pairs the end of a call with its beginning.
-        let open = &self.session.info.open;
-        put("start", calls::ending(open, self.report).map(|at| json!(open[at].step)));
-        put("prompt", self.session.info.prompt.map(|prompt| json!(prompt)));
-        detail
-    }
-}
-
-fn store_json(batch: &dyn ObjectBatch, value: &Value) -> Result<Hash, EngineError> {
-    stepback_model::json::store(batch, value, None).map_err(|error| EngineError::Input(error.to_string()))
-}
-
-/// Messages on their way into the store, readable before they are there.
-struct Arriving<'a, 'w> {
-    workspace: &'a Workspace<'w>,
-    batch: &'a dyn ObjectBatch,
-    fresh: RefCell<HashMap<Hash, Vec<u8>>>,
-}
-
-impl ObjectSink for Arriving<'_, '_> {
-    fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
-        let hash = self.batch.write(kind, bytes, similar_to)?;
-        self.fresh.borrow_mut().insert(hash, bytes.to_vec());
-        Ok(hash)
-    }
-}
-
-impl ObjectSource for Arriving<'_, '_> {
-    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
-        match self.fresh.borrow().get(&hash) {
-            Some(bytes) => Ok(bytes.clone()),
-            None => StoreSource(self.workspace.store()).read(kind, hash),
-        }
-    }
-}
-
-/// Adds what the event tells about its session.
-fn learn(info: &mut SessionInfo, report: &Report<'_>) {
-    let learned = &report.learned;
-    let keep = |slot: &mut Option<String>, value: &Option<String>| {
-        if value.is_some() {
-            slot.clone_from(value);
-        }
-    };
-    keep(&mut info.directory, &learned.directory);
-    keep(&mut info.transcript, &learned.transcript);
-    keep(&mut info.model, &learned.model);
-    info.cost += learned.cost;
-    info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
-    if learned.ended {
-        info.ended_at = Some(report.at);
-    } else if !learned.quiet {
-        // To be opened is not to go on: Claude Code opens a session that it only forks.
-        info.ended_at = None;
-    }
-    if info.title.is_none() && report.event.kind == StepKind::UserInput {
-        info.title = Some(report.event.summary.clone());
+/// What is known of a step; its number, if it has one.
+fn so_far(step: &Step) -> Recorded {
+    Recorded {
+        id: step.id,
+        number: step.number,
+        session: step.session,
+        iteration: step.facts.iteration,
+        kept: false,
     }
 }

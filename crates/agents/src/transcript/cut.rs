@@ -11,8 +11,7 @@ use crate::agent::Agent;
 /// How many lines to keep so that the conversation ends right before the answer that asked for a call: neither the call nor
 /// what the model thought and said before it remains. `None` if there is no such call.
 pub fn before_call<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str) -> Option<usize> {
-    let all = messages(agent, lines);
-    all.iter().rev().find(|message| message.calls().any(|id| id == call)).map(|message| message.lines.start)
+    asked(agent, lines, call, true).by.map(|answer| answer.lines.start)
 }
 
 /// The same for a call that began when `seen` lines had been written: what the agent had not written yet by then, because
@@ -21,6 +20,38 @@ pub fn before_call_since<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, s
     let all = messages(agent, lines);
     let mut since = all.iter().filter(|message| message.lines.end > seen);
     since.find(|message| message.calls().any(|id| id == call)).map(|message| message.lines.start)
+}
+
+/// Who asked for a call, as far as the last lines of a conversation tell.
+#[derive(Debug)]
+pub struct Asked {
+    /// The answer that did.
+    pub by: Option<Message>,
+    /// Lines further back would not change that.
+    pub settled: bool,
+}
+
+/// Finds the answer that asked for a call which is about to run. `main` if it is no sub-agent's.
+pub fn asked<S: AsRef<str>>(agent: Agent, lines: &[S], call: &str, main: bool) -> Asked {
+    let mut all = messages(agent, lines);
+    let found = all.iter().rposition(|message| message.calls().any(|id| id == call));
+    let Some(at) = found else {
+        // A model is asked again only when its calls are answered: a call that begins now belongs to the last answer, or to
+        // one that is not written down yet. With another answer before it, the last one is whole.
+        let answers =
+            all.iter().filter(|message| message.role == Role::Assistant && message.worker.is_none());
+        return Asked { by: None, settled: main && answers.count() > 1 };
+    };
+    let answer = all.swap_remove(at);
+    let separates = |message: &Message| message.role != Role::Tool && message.worker == answer.worker;
+    let settled = match agent {
+        // The parts of one answer follow each other, up to results: whatever else comes before it, the answer begins later.
+        Agent::Claude | Agent::Codex => all[..at].iter().any(separates),
+        // An answer is written again and again under the same id.
+        Agent::Gemini => false,
+        Agent::Opencode => true,
+    };
+    Asked { by: Some(answer), settled }
 }
 
 /// How many lines to keep so that the conversation ends right before a prompt, counted from zero. `None` if there were not

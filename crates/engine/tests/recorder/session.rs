@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stepback_engine::recorder::{Conversation, Effect, Fresh, Learned, Recorded, Report, Turn};
+use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Recorded, Report, Turn};
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::Event;
@@ -78,7 +78,14 @@ impl Conversation for Place {
         Some(Fresh { keep: count, lines, cursor })
     }
 
-    fn turn(&self, tail: &[&str], call: &str) -> Option<Turn> {
+    fn turn(&self, tail: &[&str], call: &str) -> Asked {
+        let turn = self.asking(tail, call);
+        Asked { settled: turn.is_some(), turn }
+    }
+}
+
+impl Place {
+    fn asking(&self, tail: &[&str], call: &str) -> Option<Turn> {
         let asks = |line: &&str| line.contains("\"calls\"") && line.contains(&format!("\"{call}\""));
         let before = tail.iter().rposition(asks)?;
         let line: Value = serde_json::from_str(tail[before]).ok()?;

@@ -1,0 +1,278 @@
+//! What an event leaves in the object store: the new part of the conversation, the slots it sets, its own detail.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use stepback_model::conversation;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::StepId;
+use stepback_model::json::{self, JsonError};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_model::record::{Facts, Session, SessionInfo, Step, StepKind};
+use stepback_model::state::State;
+use stepback_store::{ObjectBatch, Store};
+
+use super::{Asked, Fresh, Report};
+use crate::authorship::Authors;
+use crate::calls;
+use crate::error::EngineError;
+use crate::workspace::StoreSource;
+
+/// How many messages back the turn that asked for a call is looked for.
+const TAIL: usize = 256;
+/// How many of those that are stored are read at first, because most often it is among the last few.
+const STORED: [usize; 3] = [0, 16, TAIL];
+
+/// What the conversation tells, before anything is written.
+#[derive(Default)]
+struct Heard {
+    fresh: Option<Fresh>,
+    /// How many messages there were before the turn that asked for the call.
+    before_turn: Option<u64>,
+    /// The agent's id of that turn.
+    turn: Option<String>,
+}
+
+/// Reads what is new of the conversation, and finds the turn that asked for the call.
+fn listen(objects: &Known<'_>, report: &Report<'_>, info: &SessionInfo) -> Result<Heard, EngineError> {
+    let Some(source) = report.conversation else { return Ok(Heard::default()) };
+    let fresh = source.fresh(info.cursor.as_ref());
+    let mut heard = Heard { fresh, ..Heard::default() };
+    let (StepKind::ToolStart, Some(call)) = (report.event.kind, &report.event.call) else {
+        return Ok(heard);
+    };
+    let count = conversation::len(objects, info.tip)?;
+    let (kept, lines) = match &heard.fresh {
+        Some(fresh) => (fresh.keep.min(count), fresh.lines.as_slice()),
+        None => (count, [].as_slice()),
+    };
+    let tip = if kept < count { conversation::shorten(objects, info.tip, kept)? } else { info.tip };
+    let most = TAIL.saturating_sub(lines.len());
+    for some in STORED {
+        let older = conversation::tail(objects, tip, some.min(most))?;
+        let first = kept - older.len() as u64;
+        let mut texts: Vec<&str> = older.iter().map(|(_, message)| message.text.as_str()).collect();
+        texts.extend(lines.iter().map(String::as_str));
+        let Asked { turn, settled } = source.turn(&texts, call);
+        heard.before_turn = turn.as_ref().map(|turn| first + turn.before as u64);
+        heard.turn = turn.and_then(|turn| turn.id);
+        if settled || first == 0 || some >= most {
+            break;
+        }
+    }
+    Ok(heard)
+}
+
+/// An event on its way into the log.
+pub(super) struct Begun<'a> {
+    report: &'a Report<'a>,
+    step: StepId,
+    heard: Heard,
+    /// Whether it begins a turn.
+    turns: bool,
+}
+
+impl<'a> Begun<'a> {
+    /// Takes in what the event and the conversation tell about the session.
+    pub fn new(
+        objects: &Known<'_>,
+        report: &'a Report<'a>,
+        session: &mut Session,
+        step: StepId,
+    ) -> Result<Self, EngineError> {
+        learn(&mut session.info, report);
+        let heard = listen(objects, report, &session.info)?;
+        let turns = calls::begins_turn(&session.info, report, heard.turn.as_deref());
+        calls::settle(&mut session.info, report, turns);
+        Ok(Self { report, step, heard, turns })
+    }
+
+    /// Writes everything but files: messages, slots and the step's detail, whose hash it returns.
+    pub fn objects(
+        &self,
+        arriving: &Arriving<'_>,
+        session: &mut Session,
+        state: &mut State,
+        authors: Option<&Authors>,
+    ) -> Result<Option<Hash>, EngineError> {
+        let info = &mut session.info;
+        if let Some(fresh) = &self.heard.fresh {
+            let count = conversation::len(arriving, info.tip)?;
+            let keep = fresh.keep.min(count);
+            let tip = if keep < count { conversation::shorten(arriving, info.tip, keep)? } else { info.tip };
+            info.tip = conversation::append(arriving, tip, keep, fresh.lines.iter().map(String::as_str))?;
+            info.cursor = Some(fresh.cursor.clone());
+        }
+        // The moment before a call is the moment before the model asked for it.
+        state.conversation = match self.heard.before_turn {
+            Some(keep) => conversation::shorten(arriving, info.tip, keep)?,
+            None => info.tip,
+        };
+        if let Some(tasks) = &self.report.learned.tasks {
+            info.slots.task = Some(store_json(arriving.batch, tasks)?);
+        }
+        if let Some(environment) = &self.report.learned.environment {
+            info.slots.env = Some(store_json(arriving.batch, environment)?);
+        }
+        state.memory = info.slots.memory;
+        state.task = info.slots.task;
+        state.env = info.slots.env;
+        state.reasoning = info.slots.reasoning;
+        let detail = self.detail(session, authors);
+        let detail = match detail.is_empty() {
+            true => None,
+            false => Some(store_json(arriving.batch, &Value::Object(detail))?),
+        };
+        Ok(detail)
+    }
+
+    fn detail(&self, session: &Session, authors: Option<&Authors>) -> Map<String, Value> {
+        let event = &self.report.event;
+        let mut detail = Map::new();
+        let mut put = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                detail.insert(name.to_string(), value);
+            }
+        };
+        put("input", event.input.clone());
+        put("output", event.output.clone());
+        put("error", event.error.as_ref().map(|error| json!(error)));
+        put("metadata", event.metadata.clone());
+        put("raw", event.raw.clone());
+        put("authors", authors.map(|authors| json!(authors)));
+        // Pairs the end of a call with its beginning.
+        let open = &session.info.open;
+        put("start", calls::ending(open, self.report).map(|at| json!(open[at].step)));
+        put("prompt", session.info.prompt.map(|prompt| json!(prompt)));
+        detail
+    }
+
+    /// The step, after everything it refers to was written. Moves the session's counters along.
+    pub fn step(
+        self,
+        session: &mut Session,
+        state: Hash,
+        detail: Option<Hash>,
+        parent: Option<StepId>,
+        looked: bool,
+    ) -> Step {
+        let Self { report, step, heard, turns } = self;
+        let event = &report.event;
+        calls::advance(&mut session.info, report, step, turns, heard.turn);
+        if looked {
+            session.info.looked = session.info.iteration;
+        }
+        let record = Step {
+            id: step,
+            session: session.id,
+            number: 0,
+            parent,
+            kind: event.kind,
+            at: report.at,
+            state,
+            summary: event.summary.clone(),
+            facts: Facts {
+                iteration: session.info.iteration,
+                worker: event.worker.clone(),
+                call: event.call.clone(),
+                tool: event.tool.clone(),
+                failed: event.error.is_some(),
+                duration: event.duration.or_else(|| calls::duration(&session.info, report)),
+                detail,
+            },
+        };
+        calls::close(&mut session.info, report, looked);
+        record
+    }
+
+    /// Writes all of a step that did not look at the files.
+    pub fn light(
+        self,
+        arriving: &Arriving<'_>,
+        session: &mut Session,
+        parent: Option<StepId>,
+    ) -> Result<Step, EngineError> {
+        let mut state = State::default();
+        let detail = self.objects(arriving, session, &mut state, None)?;
+        let hash = arriving.batch.write(ObjectKind::State, &state.encode(), None)?;
+        Ok(self.step(session, hash, detail, parent, false))
+    }
+}
+
+/// Adds what the event tells about its session.
+fn learn(info: &mut SessionInfo, report: &Report<'_>) {
+    let learned = &report.learned;
+    let keep = |slot: &mut Option<String>, value: &Option<String>| {
+        if value.is_some() {
+            slot.clone_from(value);
+        }
+    };
+    keep(&mut info.directory, &learned.directory);
+    keep(&mut info.transcript, &learned.transcript);
+    keep(&mut info.model, &learned.model);
+    info.cost += learned.cost;
+    info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
+    if learned.ended {
+        info.ended_at = Some(report.at);
+    } else if !learned.quiet {
+        // To be opened is not to go on: Claude Code opens a session that it only forks.
+        info.ended_at = None;
+    }
+    if info.title.is_none() && report.event.kind == StepKind::UserInput {
+        info.title = Some(report.event.summary.clone());
+    }
+}
+
+fn store_json(batch: &dyn ObjectBatch, value: &Value) -> Result<Hash, EngineError> {
+    json::store(batch, value, None).map_err(|error| match error {
+        JsonError::Object(error) => error.into(),
+        impossible => EngineError::Input(impossible.to_string()),
+    })
+}
+
+/// Messages that were read, or that are on their way into the store, each looked up only once.
+pub(super) struct Known<'a> {
+    store: &'a dyn Store,
+    messages: RefCell<HashMap<Hash, Vec<u8>>>,
+}
+
+impl<'a> Known<'a> {
+    /// Nothing is known yet.
+    pub fn new(store: &'a dyn Store) -> Self {
+        Self { store, messages: RefCell::default() }
+    }
+}
+
+impl ObjectSource for Known<'_> {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        if let Some(bytes) = self.messages.borrow().get(&hash) {
+            return Ok(bytes.clone());
+        }
+        let bytes = StoreSource(self.store).read(kind, hash)?;
+        self.messages.borrow_mut().insert(hash, bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// A batch whose messages are readable before they are in the store.
+pub(super) struct Arriving<'a> {
+    /// What is known besides.
+    pub known: &'a Known<'a>,
+    /// Where objects go.
+    pub batch: &'a dyn ObjectBatch,
+}
+
+impl ObjectSink for Arriving<'_> {
+    fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
+        let hash = self.batch.write(kind, bytes, similar_to)?;
+        self.known.messages.borrow_mut().insert(hash, bytes.to_vec());
+        Ok(hash)
+    }
+}
+
+impl ObjectSource for Arriving<'_> {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        self.known.read(kind, hash)
+    }
+}
