@@ -39,10 +39,13 @@ impl Message {
         bytes
     }
 
+    fn decode_bytes(hash: Hash, bytes: &[u8]) -> Result<Self, ObjectError> {
+        minicbor::decode(bytes).map_err(|error| ObjectError::corrupt(ObjectKind::Message, hash, error))
+    }
+
     /// Reads the message stored under `hash`.
     pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Self, ObjectError> {
-        let bytes = source.read(ObjectKind::Message, hash)?;
-        minicbor::decode(&bytes).map_err(|error| ObjectError::corrupt(ObjectKind::Message, hash, error))
+        Self::decode_bytes(hash, &source.read(ObjectKind::Message, hash)?)
     }
 }
 
@@ -74,12 +77,9 @@ pub fn tail(
     most: usize,
 ) -> Result<Vec<(Hash, Message)>, ObjectError> {
     let mut messages: Vec<(Hash, Message)> = Vec::new();
-    let mut at = tip;
-    while let Some(hash) = at {
-        if messages.len() >= most {
-            break;
-        }
-        let message = Message::load(source, hash)?;
+    let Some(tip) = tip.filter(|_| most > 0) else { return Ok(messages) };
+    source.read_chain(ObjectKind::Message, tip, &mut |hash, bytes| {
+        let message = Message::decode_bytes(hash, &bytes)?;
         // Counts fall by one from message to message, so that no chain can be endless.
         let expected = messages.last().map(|(_, later)| later.count - 1);
         if message.count == 0
@@ -88,9 +88,10 @@ pub fn tail(
         {
             return Err(ObjectError::corrupt(ObjectKind::Message, hash, "it is not where it should be"));
         }
-        at = message.previous;
+        let before = message.previous;
         messages.push((hash, message));
-    }
+        Ok(before.filter(|_| messages.len() < most))
+    })?;
     messages.reverse();
     Ok(messages)
 }

@@ -43,7 +43,20 @@ impl ObjectError {
 pub trait ObjectSource {
     /// The verified bytes of an object.
     fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError>;
+
+    /// Reads objects each of which tells which one comes next: `next` is given one after the other. It must not use the source
+    /// itself, which may be busy until the end.
+    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut Next<'_>) -> Result<(), ObjectError> {
+        let mut at = Some(first);
+        while let Some(hash) = at {
+            at = next(hash, self.read(kind, hash)?)?;
+        }
+        Ok(())
+    }
 }
+
+/// Takes an object of a chain and tells which one comes next.
+pub type Next<'a> = dyn FnMut(Hash, Vec<u8>) -> Result<Option<Hash>, ObjectError> + 'a;
 
 /// Writes immutable objects.
 pub trait ObjectSink {
@@ -55,6 +68,10 @@ pub trait ObjectSink {
 impl<T: ObjectSource + ?Sized> ObjectSource for &T {
     fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
         (**self).read(kind, hash)
+    }
+
+    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut Next<'_>) -> Result<(), ObjectError> {
+        (**self).read_chain(kind, first, next)
     }
 }
 

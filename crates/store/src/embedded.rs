@@ -18,6 +18,7 @@ use stepback_faults as faults;
 use crate::error::StoreError;
 use crate::pack;
 
+mod chain;
 mod log;
 mod objects;
 mod recent;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_model::object::{Next, ObjectError, ObjectSink, ObjectSource};
 
 use super::{EmbeddedStore, schema};
 use crate::codec::{self, Codec};
@@ -47,7 +47,7 @@ impl EmbeddedStore {
         Ok(found.filter(|location| location.kind == kind))
     }
 
-    fn pack_file(&self, id: u64, reopen: bool) -> Result<Arc<File>, StoreError> {
+    pub(super) fn pack_file(&self, id: u64, reopen: bool) -> Result<Arc<File>, StoreError> {
         let mut open = self.open_packs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.get(&id).filter(|_| !reopen) {
             return Ok(file.clone());
@@ -160,6 +160,15 @@ impl EmbeddedStore {
 impl ObjectSource for EmbeddedStore {
     fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
         self.read_below(kind, hash, u8::MAX)
+    }
+
+    fn read_chain(&self, kind: ObjectKind, first: Hash, next: &mut Next<'_>) -> Result<(), ObjectError> {
+        let mut at = Some(first);
+        while let Some(hash) = at {
+            at = next(hash, self.read(kind, hash)?)?;
+            at = self.read_on(kind, at, next)?;
+        }
+        Ok(())
     }
 }
 
