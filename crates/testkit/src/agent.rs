@@ -74,7 +74,7 @@ impl RealAgent {
             args: Vec::new(),
             through: Vec::new(),
             resume: None,
-            limit: Duration::from_secs(120),
+            limit: Duration::from_secs(300),
         }
     }
 
@@ -145,7 +145,7 @@ impl RealAgent {
         self
     }
 
-    /// How long a run may take, 120 seconds unless told.
+    /// How long a run may take, 300 seconds unless told: a busy machine must not fail a test.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;

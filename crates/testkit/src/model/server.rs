@@ -21,7 +21,7 @@ use super::wire::{self, Answer, Item, Role};
 use super::{Agent, Answered, Request, tools};
 
 /// The longest a turn waits for its file.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// All a server has to know, as it is handed to one in another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
