@@ -170,6 +170,8 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
         if let Some(mut seen) = seen {
             // The moment to look at the files is over.
             seen.effect = Effect::None;
+            // An event without a name of its own is told by its moment, should the note be taken in once more.
+            seen.event.key.get_or_insert_with(|| format!("{} {}", seen.name, note.at.as_micros()));
             let mut is_there = false;
             if let (Some(_), Some(key)) = (&note.gap, &seen.event.key) {
                 // What failed may have failed only after the step was stored.

@@ -268,3 +268,24 @@ fn the_turn_of_a_call_is_found_however_long_the_conversation_is() {
         assert_eq!(kept, 800, "{:?} was asked for by the answer after those", step.facts.call);
     }
 }
+
+#[test]
+fn notes_that_are_taken_in_once_more_after_a_crash_are_recorded_once() {
+    let desk = Desk::new();
+    desk.hook("one", "PreToolUse", "Bash", "first");
+    desk.hook("one", "PostToolUse", "Bash", "first");
+    let before = desk.steps().len();
+    for call in ["r1", "r2", "r1"] {
+        desk.hook("one", "PreToolUse", "Read", call);
+        desk.hook("one", "PostToolUse", "Read", call);
+        desk.hook("one", "Notification", "Read", call);
+    }
+    let waiting = fs::read_to_string(desk.inbox()).unwrap();
+    desk.hook("one", "PreToolUse", "Bash", "second");
+    let recorded = desk.steps().len();
+    assert_eq!(recorded, before + 9 + 1, "a call id that is used again is another call");
+    // As if the process had died before it cleared the notes away.
+    fs::write(desk.inbox().with_file_name("inbox-taken.jsonl"), waiting).unwrap();
+    desk.hook("one", "PostToolUse", "Bash", "second");
+    assert_eq!(desk.steps().len(), recorded + 1);
+}

@@ -319,14 +319,19 @@ impl Workspace<'_> {
         for attempt in 0.. {
             let key = if attempt == 0 { key.clone() } else { format!("{key} again {attempt}") };
             let id = Step::id_of(session, report.event.kind, &key);
-            let taken = match arriving.iter().position(|step| step.id == id) {
-                Some(at) => Place::Taken(so_far(&arriving[at]), Some(at)),
+            let (taken, at) = match arriving.iter().position(|step| step.id == id) {
+                Some(at) => (Place::Taken(so_far(&arriving[at]), Some(at)), arriving[at].at),
                 None => match self.store().step(id)? {
-                    Some(stored) => Place::Taken(so_far(&stored.checkpoint.step), None),
+                    Some(stored) => {
+                        let step = &stored.checkpoint.step;
+                        (Place::Taken(so_far(step), None), step.at)
+                    }
                     None => return Ok(Place::New(id)),
                 },
             };
-            if report.learned.imported || !calls::is_another(open, report) {
+            // The very same moment is the very same report: a note that is taken in once more after a crash.
+            let is_same = report.learned.imported || at == report.at;
+            if is_same || !calls::is_another(open, report) {
                 return Ok(taken);
             }
         }
