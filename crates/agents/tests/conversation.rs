@@ -272,12 +272,12 @@ fn conversations_are_found() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, lines.join("\n") + "\n").unwrap();
     };
-    put(format!(".claude/projects/-work-app/{SESSION}.jsonl"), &claude_lines());
-    put(".claude/projects/-work-app/empty.jsonl".into(), &[]);
-    put(format!(".claude/projects/-work-app/{SESSION}/subagents/agent-a.jsonl"), &claude_lines()[13..15]);
+    put(format!(".claude/projects/-home-dev-app/{SESSION}.jsonl"), &claude_lines());
+    put(".claude/projects/-home-dev-app/empty.jsonl".into(), &[]);
+    put(format!(".claude/projects/-home-dev-app/{SESSION}/subagents/agent-a.jsonl"), &claude_lines()[13..15]);
     put(format!(".codex/sessions/2026/03/04/rollout-2026-03-04T05-06-00-{SESSION}.jsonl"), &codex_lines());
     put(".gemini/tmp/app/chats/session-2026-03-04T05-06-0c0ffee0.jsonl".into(), &gemini_lines());
-    put(".gemini/tmp/app/.project_root".into(), &["/work/app".into()]);
+    put(".gemini/tmp/app/.project_root".into(), &["/home/dev/app".into()]);
     fs::create_dir_all(&home.opencode).unwrap();
     opencode_db(&home.opencode.join("opencode.db"), "ses_1");
     let found = transcript::discover(&home);
@@ -292,7 +292,7 @@ fn conversations_are_found() {
     ];
     assert_eq!(told, expected);
     assert!(
-        found.iter().all(|found| found.about.cwd.as_deref() == Some(Path::new("/work/app"))),
+        found.iter().all(|found| found.about.cwd.as_deref() == Some(Path::new("/home/dev/app"))),
         "{found:?}"
     );
     assert!(found.iter().all(|found| found.about.started_at.is_some() && found.about.model.is_some()));
@@ -300,7 +300,7 @@ fn conversations_are_found() {
         let (agent, session) = (found.place.agent, &found.place.session);
         assert_eq!(transcript::locate(agent, &home, session, None).as_ref(), Some(&found.place));
         assert_eq!(
-            transcript::locate(agent, &home, session, Some(Path::new("/work/app"))).as_ref(),
+            transcript::locate(agent, &home, session, Some(Path::new("/home/dev/app"))).as_ref(),
             Some(&found.place)
         );
         assert_eq!(transcript::locate(agent, &home, "../../etc/passwd", None), None);

@@ -26,7 +26,7 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::below(dir.path());
         let (path, lines) = match agent {
-            Agent::Claude => (format!(".claude/projects/-work-app/{SESSION}.jsonl"), claude_lines()),
+            Agent::Claude => (format!(".claude/projects/-home-dev-app/{SESSION}.jsonl"), claude_lines()),
             Agent::Codex => (
                 format!(".codex/sessions/2026/03/04/rollout-2026-03-04T05-06-00-{SESSION}.jsonl"),
                 codex_lines(),
@@ -57,8 +57,12 @@ impl Bench {
     }
 
     fn plan(&self, keep: usize, cwd: &str, mode: Mode<'_>) -> Result<Fork, ForkError> {
-        let source =
-            Source { place: &self.place, cwd: Path::new("/work/app"), home: &self.home, lines: &self.lines };
+        let source = Source {
+            place: &self.place,
+            cwd: Path::new("/home/dev/app"),
+            home: &self.home,
+            lines: &self.lines,
+        };
         let now = Timestamp::from_micros(1_772_600_766_000_000);
         fork::plan(&source, &Wish { keep, cwd: Path::new(cwd), id: [0xab; 16], now, mode })
     }
@@ -74,7 +78,7 @@ const NEW: &str = "abababab-abab-4bab-abab-abababababab";
 #[test]
 fn claude_forks_by_itself_where_it_can() {
     let bench = Bench::new(Agent::Claude);
-    let fork = bench.plan(13, "/work/app", Mode::Prompt("go on")).unwrap();
+    let fork = bench.plan(13, "/home/dev/app", Mode::Prompt("go on")).unwrap();
     let expected = format!(
         "claude -p --resume {SESSION} --resume-session-at u12 --fork-session --session-id {NEW} go on"
     );
@@ -85,32 +89,39 @@ fn claude_forks_by_itself_where_it_can() {
     let task: Value = serde_json::from_str(&task).unwrap();
     assert_eq!((task["status"].as_str(), task["subject"].as_str()), (Some("in_progress"), Some("A")));
     assert_eq!(file(&fork, ".highwatermark").1, "1");
-    assert_eq!(bench.plan(9, "/work/app", Mode::Prompt("x")).unwrap().writes, [], "there were no tasks yet");
+    assert_eq!(
+        bench.plan(9, "/home/dev/app", Mode::Prompt("x")).unwrap().writes,
+        [],
+        "there were no tasks yet"
+    );
 }
 
 #[test]
 fn claude_goes_on_elsewhere_from_a_copy() {
     let bench = Bench::new(Agent::Claude);
-    let fork = bench.plan(16, "/work/other tree", Mode::Prompt("--go")).unwrap();
+    let fork = bench.plan(16, "/home/dev/other tree", Mode::Prompt("--go")).unwrap();
     assert_eq!(fork.command, ["claude", "-p", "--resume", NEW, "--", "--go"]);
     let (path, text) = file(&fork, ".jsonl");
-    assert_eq!(path, bench.home.claude.join(format!("projects/-work-other-tree/{NEW}.jsonl")));
+    assert_eq!(path, bench.home.claude.join(format!("projects/-home-dev-other-tree/{NEW}.jsonl")));
     assert_eq!(text.lines().count(), 16);
     assert!(!text.contains(SESSION) && text.contains(NEW));
-    assert!(!text.contains("\"cwd\":\"/work/app\"") && text.contains("\"cwd\":\"/work/other tree\""));
-    assert!(text.contains("/work/app/a.rs"), "what was said is not changed");
-    let fork = bench.plan(16, "/work/app", Mode::Interactive).unwrap();
+    assert!(!text.contains("\"cwd\":\"/home/dev/app\"") && text.contains("\"cwd\":\"/home/dev/other tree\""));
+    assert!(text.contains("/home/dev/app/a.rs"), "what was said is not changed");
+    let fork = bench.plan(16, "/home/dev/app", Mode::Interactive).unwrap();
     assert_eq!(fork.command, ["claude", "--resume", NEW]);
 }
 
 #[test]
 fn a_call_without_result_is_cut_off() {
     let bench = Bench::new(Agent::Claude);
-    let fork = bench.plan(8, "/work/app", Mode::Interactive).unwrap();
+    let fork = bench.plan(8, "/home/dev/app", Mode::Interactive).unwrap();
     assert_eq!(fork.kept, 3);
     assert!(fork.note.unwrap().contains("goes on from before it"));
-    assert!(matches!(bench.plan(1, "/work/app", Mode::Interactive), Err(ForkError::Nothing(Agent::Claude))));
-    assert!(matches!(bench.plan(99, "/work/app", Mode::Interactive), Err(ForkError::TooShort { .. })));
+    assert!(matches!(
+        bench.plan(1, "/home/dev/app", Mode::Interactive),
+        Err(ForkError::Nothing(Agent::Claude))
+    ));
+    assert!(matches!(bench.plan(99, "/home/dev/app", Mode::Interactive), Err(ForkError::TooShort { .. })));
 }
 
 #[test]
@@ -118,14 +129,14 @@ fn the_agents_own_file_counts_only_if_it_says_the_same() {
     let mut bench = Bench::new(Agent::Claude);
     let own = bench.lines[6].clone();
     bench.lines[6] = own.replace("fn a() {}", "[secret]");
-    let kept = file(&bench.plan(9, "/work/app", Mode::Interactive).unwrap(), ".jsonl").1;
+    let kept = file(&bench.plan(9, "/home/dev/app", Mode::Interactive).unwrap(), ".jsonl").1;
     assert!(kept.contains("fn a() {}") && !kept.contains("[secret]"));
     bench.lines[6] = "{\"stepback\":\"line left out\",\"bytes\":99}".into();
-    let fork = bench.plan(9, "/work/app", Mode::Interactive).unwrap();
+    let fork = bench.plan(9, "/home/dev/app", Mode::Interactive).unwrap();
     assert!(file(&fork, ".jsonl").1.contains("fn a() {}"));
     fs::remove_file(&bench.place.path).unwrap();
     bench.lines[6] = own;
-    let fork = bench.plan(9, "/work/app", Mode::Prompt("x")).unwrap();
+    let fork = bench.plan(9, "/home/dev/app", Mode::Prompt("x")).unwrap();
     assert_eq!(
         fork.command,
         ["claude", "-p", "--resume", NEW, "x"],
@@ -134,38 +145,40 @@ fn the_agents_own_file_counts_only_if_it_says_the_same() {
     assert_eq!(file(&fork, ".jsonl").1.lines().count(), 9);
     bench.lines[2] = "{\"stepback\":\"line left out\",\"bytes\":99}".into();
     assert!(
-        bench.plan(9, "/work/app", Mode::Interactive).unwrap().note.unwrap().contains("1 very long line")
+        bench.plan(9, "/home/dev/app", Mode::Interactive).unwrap().note.unwrap().contains("1 very long line")
     );
 }
 
 #[test]
 fn codex_resumes_a_truncated_rollout() {
     let bench = Bench::new(Agent::Codex);
-    let fork = bench.plan(17, "/work/other", Mode::Prompt("go on")).unwrap();
+    let fork = bench.plan(17, "/home/dev/other", Mode::Prompt("go on")).unwrap();
     let id = &fork.session;
     assert_eq!(fork.command, ["codex", "exec", "resume", id, "go on"]);
     assert_eq!((id.len(), id.as_bytes()[14]), (36, b'7'));
     let (path, text) = file(&fork, ".jsonl");
     let expected = format!("sessions/2026/03/04/rollout-2026-03-04T05-06-06-{id}.jsonl");
     assert_eq!(path, bench.home.codex.join(expected));
-    assert!(!text.contains(SESSION) && text.contains(id.as_str()) && !text.contains("\"cwd\":\"/work/app\""));
-    assert_eq!(bench.plan(17, "/work/app", Mode::Interactive).unwrap().command, ["codex", "resume", id]);
+    assert!(
+        !text.contains(SESSION) && text.contains(id.as_str()) && !text.contains("\"cwd\":\"/home/dev/app\"")
+    );
+    assert_eq!(bench.plan(17, "/home/dev/app", Mode::Interactive).unwrap().command, ["codex", "resume", id]);
 }
 
 #[test]
 fn gemini_resumes_where_it_knows_the_directory() {
     let bench = Bench::new(Agent::Gemini);
-    let fork = bench.plan(7, "/work/app", Mode::Prompt("go on")).unwrap();
+    let fork = bench.plan(7, "/home/dev/app", Mode::Prompt("go on")).unwrap();
     assert_eq!(fork.command, ["gemini", "--resume", NEW, "--prompt=go on"]);
     let (path, text) = file(&fork, ".jsonl");
     assert_eq!(path, bench.home.gemini.join("tmp/app/chats/session-2026-03-04T05-06-abababab.jsonl"));
     assert!(!text.contains(SESSION) && text.contains(NEW));
-    let fork = bench.plan(7, "/work/other", Mode::Interactive).unwrap();
+    let fork = bench.plan(7, "/home/dev/other", Mode::Interactive).unwrap();
     assert_eq!(fork.command, ["gemini", "--session-file", path.to_str().unwrap()]);
     assert!(fork.note.unwrap().contains("another id"));
     fs::create_dir_all(bench.home.gemini.join("tmp/other")).unwrap();
-    fs::write(bench.home.gemini.join("tmp/other/.project_root"), "/work/other\n").unwrap();
-    let fork = bench.plan(7, "/work/other", Mode::Interactive).unwrap();
+    fs::write(bench.home.gemini.join("tmp/other/.project_root"), "/home/dev/other\n").unwrap();
+    let fork = bench.plan(7, "/home/dev/other", Mode::Interactive).unwrap();
     assert_eq!(fork.command, ["gemini", "--resume", NEW]);
     assert!(fork.writes[0].path.starts_with(bench.home.gemini.join("tmp/other/chats")));
 }
@@ -193,10 +206,10 @@ fn opencode_imports_messages_under_new_ids() {
 #[test]
 fn carrying_out_overwrites_nothing() {
     let bench = Bench::new(Agent::Claude);
-    let fork = bench.plan(13, "/work/other", Mode::Interactive).unwrap();
+    let fork = bench.plan(13, "/home/dev/other", Mode::Interactive).unwrap();
     let before = fs::read(&bench.place.path).unwrap();
     let ready = fork::carry_out(&fork).unwrap();
-    assert_eq!((ready.session.as_str(), ready.cwd.as_path()), (NEW, Path::new("/work/other")));
+    assert_eq!((ready.session.as_str(), ready.cwd.as_path()), (NEW, Path::new("/home/dev/other")));
     for write in &fork.writes {
         assert_eq!(fs::read(&write.path).unwrap(), write.bytes);
         assert_eq!(fs::metadata(&write.path).unwrap().permissions().mode() & 0o777, 0o600);

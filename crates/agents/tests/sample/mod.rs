@@ -14,7 +14,7 @@ fn time(n: usize) -> String {
 fn claude(n: usize, kind: &str, rest: Value) -> String {
     let mut line = json!({
         "type": kind, "uuid": format!("u{n}"), "parentUuid": format!("u{}", n.saturating_sub(1)), "isSidechain": false,
-        "timestamp": time(n), "sessionId": SESSION, "cwd": "/work/app",
+        "timestamp": time(n), "sessionId": SESSION, "cwd": "/home/dev/app",
     });
     line.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
     line.to_string()
@@ -47,7 +47,7 @@ pub fn claude_lines() -> Vec<String> {
         claude(2, "attachment", json!({"attachment": {"type": "skill_listing"}})),
         answer(3, "m1", json!({"type": "thinking", "thinking": "hm"})),
         answer(4, "m1", json!({"type": "text", "text": "Looking."})),
-        answer(5, "m1", call("c1", "Read", json!({"file_path": "/work/app/a.rs"}))),
+        answer(5, "m1", call("c1", "Read", json!({"file_path": "/home/dev/app/a.rs"}))),
         result(6, "c1", "fn a() {}", false),
         answer(7, "m1", call("c2", "Bash", json!({"command": "cargo test"}))),
         result(8, "c2", "Exit code 1", true),
@@ -90,10 +90,10 @@ pub fn codex_lines() -> Vec<String> {
     let output =
         |id: &str, text: &str| json!({"type": "function_call_output", "call_id": id, "output": text});
     vec![
-        codex(0, "session_meta", json!({"id": SESSION, "session_id": SESSION, "cwd": "/work/app"})),
+        codex(0, "session_meta", json!({"id": SESSION, "session_id": SESSION, "cwd": "/home/dev/app"})),
         codex(1, "event_msg", json!({"type": "task_started", "turn_id": "t1"})),
         codex(2, "response_item", user("<environment_context>", "environments.environment_context")),
-        codex(3, "turn_context", json!({"cwd": "/work/app", "model": "gpt"})),
+        codex(3, "turn_context", json!({"cwd": "/home/dev/app", "model": "gpt"})),
         codex(4, "response_item", user("one", "user.text")),
         codex(5, "event_msg", json!({"type": "item_completed", "item": {"type": "UserMessage", "id": "x"}})),
         codex(6, "event_msg", shown("hello")),
@@ -113,7 +113,7 @@ pub fn codex_lines() -> Vec<String> {
         codex(16, "event_msg", json!({"type": "task_complete"})),
         codex(17, "compacted", json!({"message": "short"})),
         codex(18, "event_msg", json!({"type": "task_started", "turn_id": "t2"})),
-        codex(19, "turn_context", json!({"cwd": "/work/app", "model": "gpt"})),
+        codex(19, "turn_context", json!({"cwd": "/home/dev/app", "model": "gpt"})),
         codex(20, "response_item", user("two", "user.text")),
         codex(21, "event_msg", json!({"type": "error", "message": "no quota"})),
     ]
@@ -158,7 +158,7 @@ pub fn opencode_db(path: &Path, session: &str) -> rusqlite::Connection {
     )
     .unwrap();
     db.execute(
-        "INSERT INTO session VALUES (?1, NULL, 'slug', '/work/app', 'Title', '1.2.3', NULL, 1000)",
+        "INSERT INTO session VALUES (?1, NULL, 'slug', '/home/dev/app', 'Title', '1.2.3', NULL, 1000)",
         [session],
     )
     .unwrap();

@@ -283,7 +283,7 @@ pub fn workspaces_and_sessions_are_listed_oldest_first(store: &dyn Store) {
 /// Whatever else is known about a session, it works while a call is open, and only then.
 pub fn sessions_with_open_calls_are_working(store: &dyn Store) {
     let sample = Sample::new(1);
-    let workspace = sample.workspace(b"/work");
+    let workspace = sample.workspace(b"/w");
     let (early, idle, late) =
         (sample.session(workspace.id), sample.session(workspace.id), sample.session(workspace.id));
     let open = |call: &str| OpenCall {
