@@ -1,0 +1,55 @@
+//! Changing what a request or an answer says, and nothing else of it: for a rerun with one thing changed, and to take
+//! secrets out of answers that arrive in pieces.
+
+use serde_json::Value;
+
+use crate::{Response, Wire};
+
+/// Which text of an answer is meant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part<'a> {
+    /// Text or thought number n.
+    Text(usize),
+    /// The input of a call, by its id (or its place, where there are no ids) and its tool.
+    Input {
+        /// The call's id.
+        id: Option<&'a str>,
+        /// The tool.
+        name: &'a str,
+    },
+}
+
+/// Lets `change` look at every text and every call's input of an answer, whole, however it was cut into pieces; what it
+/// returns stands in its place. Returns the changed answer, with chunk sizes that fit; `None` if nothing was changed.
+pub fn answer(
+    wire: Wire,
+    response: &Response,
+    change: &mut dyn FnMut(Part<'_>, &str) -> Option<String>,
+) -> Option<Response> {
+    let _ = (wire, response, change);
+    unimplemented!()
+}
+
+/// Replaces the result of the call `id` in a request's body by `text`. Says whether there was one.
+pub fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> bool {
+    let _ = (wire, body, id, text);
+    unimplemented!()
+}
+
+/// Replaces a text that a user said, the first whose text contains or equals `old`. Says whether there was one.
+pub fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
+    let _ = (wire, body, old, new);
+    unimplemented!()
+}
+
+/// Replaces the instructions.
+pub fn set_system(wire: Wire, body: &mut Value, text: &str) {
+    let _ = (wire, body, text);
+    unimplemented!()
+}
+
+/// Replaces the model; where the path names it, the path changes.
+pub fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: &str) {
+    let _ = (wire, path, body, model);
+    unimplemented!()
+}

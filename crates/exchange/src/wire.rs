@@ -1,0 +1,52 @@
+//! Which of the known wires a request speaks.
+
+use serde::{Deserialize, Serialize};
+
+/// A way to ask a model.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wire {
+    /// Anthropic Messages: `POST …/v1/messages`.
+    Messages,
+    /// OpenAI Chat Completions: `POST …/chat/completions`.
+    Chat,
+    /// OpenAI Responses: `POST …/responses`.
+    Responses,
+    /// Gemini: `POST …/models/MODEL:generateContent` or `:streamGenerateContent`.
+    Gemini,
+}
+
+impl Wire {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Messages, Self::Chat, Self::Responses, Self::Gemini];
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The wire that a request speaks; `None` for anything that asks no model.
+    pub fn of(method: &str, path: &str) -> Option<Self> {
+        if method != "POST" {
+            return None;
+        }
+        let path = path.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+        let last = path.rsplit('/').next().unwrap_or_default();
+        if last == "messages" {
+            Some(Self::Messages)
+        } else if path.ends_with("/chat/completions") || path == "chat/completions" {
+            Some(Self::Chat)
+        } else if last == "responses" {
+            Some(Self::Responses)
+        } else if last.ends_with(":generateContent") || last.ends_with(":streamGenerateContent") {
+            Some(Self::Gemini)
+        } else {
+            None
+        }
+    }
+}
