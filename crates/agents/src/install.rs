@@ -15,6 +15,7 @@ pub mod jsonc;
 mod opencode;
 mod parse;
 mod plan;
+mod route;
 mod run;
 mod value;
 mod write;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::parse::Position;
 pub use self::plan::{Plan, plan};
+pub use self::route::{Route, routes, through};
 pub use self::run::{Run, RunPlan, agent_of, run_command};
 pub use self::write::{Done, carry_out, take_back};
 use crate::Agent;

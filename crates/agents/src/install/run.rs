@@ -49,11 +49,16 @@ pub fn agent_of(argv: &[OsString]) -> Option<Agent> {
     invocation(argv).map(|(agent, _)| agent)
 }
 
+/// Where the agent's own arguments begin. Of a command we cannot look into (a script, say), the first word is taken for the
+/// agent.
+pub(super) fn arguments_begin(argv: &[OsString]) -> usize {
+    invocation(argv).map_or(1, |(_, first)| first).min(argv.len())
+}
+
 /// Plans one run of `agent` with hooks.
 pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError> {
     let hook = Hook::new(agent, run.binary, run.strict)?;
-    // Of a command we cannot look into (a script, say), the first word is taken for the agent.
-    let first = invocation(run.argv).map_or(1, |(_, first)| first).min(run.argv.len());
+    let first = arguments_begin(run.argv);
     let mut out = RunPlan { argv: run.argv.to_vec(), ..RunPlan::default() };
     match agent {
         Agent::Claude => claude(&mut out, run, &hook, first)?,
@@ -84,7 +89,7 @@ pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError>
     Ok(out)
 }
 
-const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
+pub(super) const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// Claude Code merges the file after `--settings` with the user's and the project's, but takes only the last one given.
 fn claude(out: &mut RunPlan, run: &Run<'_>, hook: &Hook<'_>, first: usize) -> Result<(), InstallError> {

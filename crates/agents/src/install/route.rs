@@ -1,0 +1,265 @@
+//! Sending an agent's model calls through our proxy for one run.
+//!
+//! Every agent has another way to be told where its model is, and some have several models in several places. First
+//! [`routes`] says which addresses the agent would call; a proxy is put in front of each; then [`through`] tells the agent the
+//! addresses of the proxies instead. Nothing of it lasts longer than the run.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::jsonc::{Document, Step, SyntaxError};
+use super::run::{OPENCODE, Run, RunPlan, arguments_begin};
+use super::value::{Value, quoted};
+use super::{InstallError, Place};
+use crate::Agent;
+
+/// One address that an agent would call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// What it is called in the agent's settings: a variable, or the name of a provider.
+    pub name: String,
+    /// The address.
+    pub upstream: String,
+}
+
+impl Route {
+    fn new(name: impl Into<String>, upstream: impl Into<String>) -> Self {
+        Self { name: name.into(), upstream: upstream.into() }
+    }
+}
+
+const ANTHROPIC: &str = "ANTHROPIC_BASE_URL";
+const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
+const CODE_ASSIST: &str = "CODE_ASSIST_ENDPOINT";
+/// Codex's own provider, which is set by a name of its own.
+const OPENAI: &str = "openai";
+/// What a provider of Codex is called for one run that stands in for its own.
+const STAND_IN: &str = "stepback";
+
+/// Providers that opencode knows without being told: name, address, and the variables that hold a key for it.
+const OPENCODE_KNOWS: [(&str, &str, &[&str]); 4] = [
+    ("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"]),
+    ("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
+    (
+        "google",
+        "https://generativelanguage.googleapis.com/v1beta",
+        &["GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"],
+    ),
+    ("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]),
+];
+
+/// The addresses that `agent` would call. None if it calls a model in a way that cannot be told to go elsewhere.
+pub fn routes(agent: Agent, run: &Run<'_>) -> Vec<Route> {
+    match agent {
+        Agent::Claude => {
+            let elsewhere = ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"];
+            if elsewhere.iter().any(|name| variable(run, name).is_some()) {
+                return Vec::new();
+            }
+            let set = claude_setting(run.place).or_else(|| variable(run, ANTHROPIC));
+            vec![Route::new(ANTHROPIC, set.unwrap_or_else(|| "https://api.anthropic.com".to_owned()))]
+        }
+        Agent::Codex => codex(run).into_iter().collect(),
+        Agent::Gemini => [
+            (GEMINI, "https://generativelanguage.googleapis.com"),
+            (CODE_ASSIST, "https://cloudcode-pa.googleapis.com"),
+        ]
+        .map(|(name, usual)| Route::new(name, variable(run, name).unwrap_or_else(|| usual.to_owned())))
+        .into(),
+        Agent::Opencode => opencode(run),
+    }
+}
+
+/// Tells the agent to call `ours` instead, one address for each route.
+pub fn through(
+    agent: Agent,
+    run: &Run<'_>,
+    routes: &[(Route, String)],
+    plan: &mut RunPlan,
+) -> Result<(), InstallError> {
+    match agent {
+        Agent::Claude | Agent::Gemini => {
+            plan.env.extend(routes.iter().map(|(route, ours)| (route.name.clone(), ours.clone())));
+            if agent == Agent::Claude && claude_setting(run.place).is_some() {
+                // What stands in its settings wins over the environment, and what we give with the command over both.
+                for (_, ours) in routes {
+                    set_in_file(plan, run, &["env", ANTHROPIC], ours)?;
+                }
+            }
+        }
+        Agent::Codex => {
+            let first = arguments_begin(&plan.argv);
+            for (route, ours) in routes {
+                let settings = match route.name.as_str() {
+                    OPENAI => codex_stand_in(ours),
+                    name => vec![format!("model_providers.{name}.base_url={}", quoted(ours))],
+                };
+                let words = settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]);
+                plan.argv.splice(first..first, words);
+            }
+        }
+        Agent::Opencode => {
+            let Some(at) = plan.env.iter().position(|(name, _)| name == OPENCODE) else { return Ok(()) };
+            let wrong = |what: String| InstallError::Option { option: OPENCODE, what };
+            let mut document =
+                Document::parse(plan.env[at].1.clone()).map_err(|error| wrong(error.to_string()))?;
+            for (route, ours) in routes {
+                let path = ["provider", &route.name, "options", "baseURL"];
+                set(&mut document, &path, ours).map_err(|error| wrong(error.to_string()))?;
+            }
+            plan.env[at].1 = document.text().to_owned();
+        }
+    }
+    Ok(())
+}
+
+fn variable(run: &Run<'_>, name: &str) -> Option<String> {
+    let (_, value) = run.environment.iter().find(|(known, _)| known == OsStr::new(name))?;
+    value.to_str().filter(|value| !value.is_empty()).map(str::to_owned)
+}
+
+fn document(file: &Path) -> Option<Document> {
+    Document::parse(std::fs::read_to_string(file).ok()?).ok()
+}
+
+/// What Claude Code's settings say about the address; the nearest file wins.
+fn claude_setting(place: &Place) -> Option<String> {
+    let project = place.workspace.join(".claude");
+    let files = [
+        project.join("settings.local.json"),
+        project.join("settings.json"),
+        place.claude_dir.join("settings.json"),
+    ];
+    files.iter().find_map(|file| {
+        let document = document(file)?;
+        Some(document.root().member("env")?.member(ANTHROPIC)?.text()?.to_owned())
+    })
+}
+
+/// The provider that Codex would use, and its address.
+fn codex(run: &Run<'_>) -> Option<Route> {
+    let text = std::fs::read_to_string(run.place.codex_home.join("config.toml")).unwrap_or_default();
+    let config: toml::Table = toml::from_str(&text).ok()?;
+    let given = given_settings(run);
+    let told = |name: &str| given.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+    let profile = told("profile").or_else(|| Some(config.get("profile")?.as_str()?.to_owned()));
+    let in_profile = |name: &str| {
+        let profile = config.get("profiles")?.get(profile.as_ref()?)?;
+        Some(profile.get(name)?.as_str()?.to_owned())
+    };
+    let setting = |name: &str| {
+        told(name).or_else(|| in_profile(name)).or_else(|| Some(config.get(name)?.as_str()?.to_owned()))
+    };
+    let provider = setting("model_provider").unwrap_or_else(|| OPENAI.to_owned());
+    if provider == OPENAI {
+        let auth = std::fs::read_to_string(run.place.codex_home.join("auth.json")).unwrap_or_default();
+        let auth: serde_json::Value = serde_json::from_str(&auth).unwrap_or_default();
+        let has_plan = auth["tokens"].is_object() && !auth["OPENAI_API_KEY"].is_string();
+        let usual =
+            if has_plan { "https://chatgpt.com/backend-api/codex" } else { "https://api.openai.com/v1" };
+        return Some(Route::new(OPENAI, setting("openai_base_url").unwrap_or_else(|| usual.to_owned())));
+    }
+    let told = told(&format!("model_providers.{provider}.base_url"));
+    let known = || Some(config.get("model_providers")?.get(&provider)?.get("base_url")?.as_str()?.to_owned());
+    told.or_else(known).map(|url| Route::new(provider, url))
+}
+
+/// Settings of Codex that the command itself gives: `-c name=value`, `-p profile`.
+fn given_settings(run: &Run<'_>) -> Vec<(String, String)> {
+    let mut given = Vec::new();
+    let words: Vec<&str> = run.argv.iter().filter_map(|word| word.to_str()).collect();
+    for pair in words.windows(2) {
+        match pair[0] {
+            "-c" | "--config" => {
+                if let Some((name, value)) = pair[1].split_once('=') {
+                    given.push((name.trim().to_owned(), value.trim().trim_matches('"').to_owned()));
+                }
+            }
+            "-p" | "--profile" => given.push(("profile".to_owned(), pair[1].to_owned())),
+            _ => {}
+        }
+    }
+    given
+}
+
+/// The settings that make Codex use its own provider's login with another address. It has to have another name: for its own one
+/// Codex tries WebSockets first, and again and again.
+fn codex_stand_in(ours: &str) -> Vec<String> {
+    vec![
+        format!("model_provider={}", quoted(STAND_IN)),
+        format!(
+            "model_providers.{STAND_IN}={{name=\"OpenAI\",base_url={},wire_api=\"responses\",requires_openai_auth=true}}",
+            quoted(ours)
+        ),
+    ]
+}
+
+/// The providers that opencode is set up for.
+fn opencode(run: &Run<'_>) -> Vec<Route> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for dir in [&run.place.opencode_config_dir, &run.place.workspace, &run.place.workspace.join(".opencode")]
+    {
+        files.extend(["config.json", "opencode.json", "opencode.jsonc"].map(|name| dir.join(name)));
+    }
+    files.extend(variable(run, "OPENCODE_CONFIG").map(PathBuf::from));
+    let mut documents: Vec<Document> = files.iter().filter_map(|file| document(file)).collect();
+    documents.extend(variable(run, OPENCODE).and_then(|text| Document::parse(text).ok()));
+    let mut routes: Vec<Route> = Vec::new();
+    let mut used: Vec<String> = Vec::new();
+    for document in &documents {
+        for provider in document.root().member("provider").and_then(|all| all.members()).unwrap_or_default() {
+            used.push(provider.name.clone());
+            let url = provider.value.member("options").and_then(|options| options.member("baseURL")?.text());
+            if let Some(url) = url {
+                // What is read later wins.
+                routes.retain(|route| route.name != provider.name);
+                routes.push(Route::new(&provider.name, url));
+            }
+        }
+        let model = document.root().member("model").and_then(|model| model.text()?.split_once('/'));
+        used.extend(model.map(|(provider, _)| provider.to_owned()));
+    }
+    for pair in run.argv.windows(2).filter(|pair| pair[0] == "-m" || pair[0] == "--model") {
+        let provider = pair[1].to_str().and_then(|model| model.split_once('/'));
+        used.extend(provider.map(|(provider, _)| provider.to_owned()));
+    }
+    let logins = std::fs::read_to_string(run.place.home.join(".local/share/opencode/auth.json"));
+    let logins: serde_json::Value = serde_json::from_str(&logins.unwrap_or_default()).unwrap_or_default();
+    for (name, url, keys) in OPENCODE_KNOWS {
+        let in_use = used.iter().any(|used| used == name)
+            || logins.get(name).is_some()
+            || keys.iter().any(|key| variable(run, key).is_some());
+        if in_use && !routes.iter().any(|route| route.name == name) {
+            routes.push(Route::new(name, url));
+        }
+    }
+    routes
+}
+
+/// Sets a text in a document; objects on the way to it are made where there are none.
+fn set(document: &mut Document, path: &[&str], text: &str) -> Result<(), SyntaxError> {
+    let steps: Vec<Step> = path.iter().map(|name| Step::from(*name)).collect();
+    let last = path.len() - 1;
+    for (depth, name) in path.iter().enumerate() {
+        let value = if depth == last { Value::Text(text.to_owned()) } else { Value::Object(Vec::new()) };
+        match document.get(&steps[..=depth]) {
+            None => document.insert_member(&steps[..depth], name, &value)?,
+            Some(_) if depth == last => document.replace(&steps, &value)?,
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Sets a text in the settings that Claude Code is given with its command.
+fn set_in_file(plan: &mut RunPlan, run: &Run<'_>, path: &[&str], text: &str) -> Result<(), InstallError> {
+    let wrong = |what: String| InstallError::Option { option: "--settings", what };
+    let file = run.temp_dir.join("settings.json");
+    for (_, bytes) in plan.files.iter_mut().filter(|(name, _)| *name == file) {
+        let given = String::from_utf8(bytes.clone()).map_err(|error| wrong(error.to_string()))?;
+        let mut document = Document::parse(given).map_err(|error| wrong(error.to_string()))?;
+        set(&mut document, path, text).map_err(|error| wrong(error.to_string()))?;
+        *bytes = document.text().as_bytes().to_vec();
+    }
+    Ok(())
+}
