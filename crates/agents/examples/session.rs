@@ -105,6 +105,7 @@ impl Desk {
             at_least_each: None,
             looks: true,
             notes: true,
+            carried: false,
         };
         match hook.handle(payload.to_string().as_bytes()).trouble {
             Some(trouble) => Err(trouble.into()),

@@ -65,6 +65,8 @@ pub struct Hook<'a> {
     pub looks: bool,
     /// Tell the person how to take back what a prompt led to.
     pub notes: bool,
+    /// Whether a proxy records the model calls of this agent, and knows more of them than its events tell.
+    pub carried: bool,
 }
 
 /// What the hook process prints and how it ends.
@@ -100,6 +102,9 @@ impl Hook<'_> {
                 return self.failed(None, payload::gate(name), name, &error.to_string(), Some(&value));
             }
         };
+        if self.carried && matches!(seen.event.kind, StepKind::ModelStart | StepKind::ModelEnd) {
+            return Outcome::default();
+        }
         let directory = seen.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
         let known = roots::find(self.store, &directory);
@@ -172,7 +177,7 @@ impl Hook<'_> {
         // A conversation that is not there yet has no lines, whatever it has when the note is taken in.
         let transcript =
             seen.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
-        Note { at: self.env.now(), agent: self.agent.name().into(), payload, transcript_len: transcript, gap }
+        Note { payload, transcript_len: transcript, gap, ..Note::new(self.env.now(), self.agent.name()) }
     }
 
     fn record(
@@ -364,11 +369,9 @@ impl Hook<'_> {
     fn leave_gap(&self, dir: &Path, event: &str, what: &str, payload: Option<&Value>) {
         let gap = format!("{event}: {what}");
         let note = Note {
-            at: self.env.now(),
-            agent: self.agent.name().into(),
             payload: payload.cloned().map(payload::clipped),
-            transcript_len: None,
             gap: Some(stepback_redact::redact(gap.trim_start_matches(": ")).into_owned()),
+            ..Note::new(self.env.now(), self.agent.name())
         };
         // If even that fails there is nothing left to try.
         let _ = inbox::leave(dir, &note);

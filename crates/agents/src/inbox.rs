@@ -35,6 +35,16 @@ pub struct Note {
     /// Why it could not be recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<String>,
+    /// The file that holds what a proxy carried; see [`crate::carried`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<String>,
+}
+
+impl Note {
+    /// A note that says nothing yet.
+    pub fn new(at: Timestamp, agent: &str) -> Self {
+        Self { at, agent: agent.to_owned(), payload: None, transcript_len: None, gap: None, carried: None }
+    }
 }
 
 /// Appends a note to the inbox of a workspace.
@@ -89,19 +99,17 @@ pub fn take(workspace_dir: &Path, now: Timestamp) -> io::Result<Option<Taken>> {
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let notes = lines.map(|line| {
         serde_json::from_slice(line).unwrap_or_else(|error| Note {
-            at: now,
-            agent: "unknown".into(),
-            payload: None,
-            transcript_len: None,
             gap: Some(format!("a note of {} bytes could not be read: {error}", line.len())),
+            ..Note::new(now, "unknown")
         })
     });
     Ok(Some(Taken { notes: notes.collect(), path: taken }))
 }
 
 impl Taken {
-    /// The notes are recorded; they are not needed any more.
-    pub fn done(self) -> io::Result<()> {
-        fs::remove_file(self.path)
+    /// The notes are recorded; they will not come back. Returns them.
+    pub fn done(self) -> io::Result<Vec<Note>> {
+        fs::remove_file(self.path)?;
+        Ok(self.notes)
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod answer;
+pub mod carried;
 pub mod fork;
 pub mod hook;
 pub mod import;

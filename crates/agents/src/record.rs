@@ -15,6 +15,7 @@ use stepback_model::record::{Session, Step, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
+use crate::carried::{self, Carried};
 use crate::inbox::{self, Note};
 use crate::payload::{self, Seen};
 use crate::transcript::{self, Cursor, Place};
@@ -126,7 +127,8 @@ pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, En
         for some in taken.notes.chunks(AT_ONCE) {
             noted(workspace, lock, some)?;
         }
-        taken.done().map_err(io)?;
+        let notes = taken.done().map_err(io)?;
+        carried::forget(&dir, &notes);
     }
     Ok(count)
 }
@@ -163,6 +165,14 @@ pub fn noted(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Re
 fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
     let mut all: Vec<(Report<'_>, Option<Transcript>)> = Vec::new();
     for note in notes {
+        if let Some(name) = &note.carried {
+            let dir = workspace.cache_dir()?.unwrap_or_default();
+            all.push(match carried::read(&dir, name) {
+                Some(carried) => (brought(workspace, carried, note.at)?, None),
+                None => (gap(note, "what passed between an agent and its model is lost".into(), None), None),
+            });
+            continue;
+        }
         let agent = Agent::parse(&note.agent);
         let seen =
             agent.zip(note.payload.as_ref()).and_then(|(agent, payload)| payload::read(agent, payload).ok());
@@ -207,6 +217,27 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
     Ok(())
 }
 
+/// What a proxy carried, in the session it belongs to.
+fn brought<'a>(
+    workspace: &Workspace<'_>,
+    carried: Carried,
+    at: Timestamp,
+) -> Result<Report<'a>, EngineError> {
+    let Carried { mut event, since, cost, command } = carried;
+    if event.session.is_empty() {
+        // The agent does not say which of its sessions asks; it is the one whose hooks were heard last.
+        let sessions = workspace.agent_sessions()?;
+        let own = sessions
+            .into_iter()
+            .filter(|session| session.agent == event.agent && session.info.seen_at >= Some(since))
+            .find_map(|session| session.info.external);
+        event.session = own.unwrap_or_else(|| format!("run-{}", since.as_micros()));
+    }
+    let learned = Learned { model: event.tool.clone(), cost, command, ..Learned::default() };
+    let at = event.at.unwrap_or(at);
+    Ok(Report { learned, ..report(event, at) })
+}
+
 fn step_named(workspace: &Workspace<'_>, event: &Event, key: &str) -> StepId {
     let session = Session::id_of(workspace.record.id, &event.agent, &event.session);
     Step::id_of(session, event.kind, key)
@@ -215,11 +246,9 @@ fn step_named(workspace: &Workspace<'_>, event: &Event, key: &str) -> StepId {
 /// That something is missing from the record, and why.
 fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> Report<'a> {
     let event = Event {
-        agent: note.agent.clone(),
-        session: Session::GAPS.into(),
         error: Some(Trouble { name: Some("gap".into()), message: why.clone(), ..Trouble::default() }),
         raw,
-        ..plain(StepKind::Gap, payload::one_line(&why))
+        ..Event::new(&note.agent, Session::GAPS, StepKind::Gap, payload::one_line(&why))
     };
     let key = format!("{} {}", note.at.as_micros(), event.summary);
     report(Event { key: Some(key), ..event }, note.at)
@@ -336,31 +365,9 @@ fn report<'a>(event: Event, at: Timestamp) -> Report<'a> {
 /// An event of the same session that is about the same call without being its start or end.
 fn beside(seen: &Seen, kind: StepKind, summary: String) -> Event {
     Event {
-        agent: seen.event.agent.clone(),
-        session: seen.event.session.clone(),
         tool: seen.event.tool.clone(),
         worker: seen.event.worker.clone(),
-        ..plain(kind, summary)
-    }
-}
-
-fn plain(kind: StepKind, summary: String) -> Event {
-    Event {
-        agent: String::new(),
-        session: String::new(),
-        kind,
-        at: None,
-        key: None,
-        call: None,
-        tool: None,
-        worker: None,
-        summary,
-        input: None,
-        output: None,
-        error: None,
-        duration: None,
-        metadata: None,
-        raw: None,
+        ..Event::new(&seen.event.agent, &seen.event.session, kind, summary)
     }
 }
 

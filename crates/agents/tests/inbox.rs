@@ -63,6 +63,7 @@ impl Desk {
             at_least_each: None,
             looks: true,
             notes: false,
+            carried: false,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
         assert_eq!(outcome.trouble, None);
@@ -189,14 +190,12 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     let (engine, before) = (desk.engine(), desk.steps().len());
     let workspace = engine.workspace(&desk.path("tree")).unwrap();
     let note = |second: i64, call: &str, input: Value, gap: Option<&str>| Note {
-        at: Timestamp::from_micros(1_800_000_000_000_000 + second * 1_000_000),
-        agent: "claude".into(),
         payload: Some(json!({
             "session_id": "one", "cwd": desk.path("tree"), "hook_event_name": "PreToolUse",
             "tool_name": "Read", "tool_input": input, "tool_use_id": call,
         })),
-        transcript_len: None,
         gap: gap.map(str::to_string),
+        ..Note::new(Timestamp::from_micros(1_800_000_000_000_000 + second * 1_000_000), "claude")
     };
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let notes = [

@@ -206,21 +206,9 @@ mod tests {
 
     fn report(kind: StepKind, call: &str, effect: Effect) -> Report<'static> {
         let event = Event {
-            agent: "gemini".into(),
-            session: "s".into(),
-            kind,
-            at: None,
-            key: None,
             call: Some(call.into()),
             tool: Some("run_shell_command".into()),
-            worker: None,
-            summary: String::new(),
-            input: None,
-            output: None,
-            error: None,
-            duration: None,
-            metadata: None,
-            raw: None,
+            ..Event::new("gemini", "s", kind, "")
         };
         let (at, learned) = (Timestamp::from_micros(1), Learned::default());
         Report { event, effect, at, conversation: None, paths: Vec::new(), learned }

@@ -102,6 +102,8 @@ pub struct Learned {
     pub transcript: Option<String>,
     /// See [`SessionInfo::model`].
     pub model: Option<String>,
+    /// See [`SessionInfo::command`].
+    pub command: Vec<String>,
     /// The session is over.
     pub ended: bool,
     /// It comes from the agent's own record, in which nothing happens twice.

@@ -70,3 +70,26 @@ pub struct Event {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub raw: Option<Value>,
 }
+
+impl Event {
+    /// An event of which nothing else is known.
+    pub fn new(agent: &str, session: &str, kind: StepKind, summary: impl Into<String>) -> Self {
+        Self {
+            agent: agent.to_owned(),
+            session: session.to_owned(),
+            kind,
+            at: None,
+            key: None,
+            call: None,
+            tool: None,
+            worker: None,
+            summary: summary.into(),
+            input: None,
+            output: None,
+            error: None,
+            duration: None,
+            metadata: None,
+            raw: None,
+        }
+    }
+}

@@ -45,6 +45,9 @@ pub struct SessionInfo {
     pub directory: Option<String>,
     /// The file the agent writes the conversation to.
     pub transcript: Option<String>,
+    /// The command that started the agent, if we did: what a rerun starts again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
     /// The model, as last seen.
     pub model: Option<String>,
     /// The first prompt, shortened.

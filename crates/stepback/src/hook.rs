@@ -90,6 +90,7 @@ fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
         at_least_each: settings.positive("checkpoint.iterations"),
         looks: settings.get("checkpoint.calls") != 0,
         notes: settings.get("notes") != 0,
+        carried: std::env::var_os(stepback_agents::carried::VARIABLE).is_some(),
     };
     let outcome = hook.handle(&payload);
     if let Some(trouble) = outcome.trouble {

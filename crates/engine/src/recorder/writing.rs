@@ -211,12 +211,15 @@ fn learn(info: &mut SessionInfo, report: &Report<'_>) {
     keep(&mut info.directory, &learned.directory);
     keep(&mut info.transcript, &learned.transcript);
     keep(&mut info.model, &learned.model);
+    if !learned.command.is_empty() {
+        info.command.clone_from(&learned.command);
+    }
     info.cost += learned.cost;
     info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
     if learned.ended {
         info.ended_at = Some(report.at);
-    } else if !learned.quiet {
-        // To be opened is not to go on: Claude Code opens a session that it only forks.
+    } else if !learned.quiet && !matches!(report.event.kind, StepKind::ModelStart | StepKind::ModelEnd) {
+        // To be opened is not to go on: Claude Code opens a session that it only forks. Neither is a model that answers late.
         info.ended_at = None;
     }
     if info.title.is_none() && report.event.kind == StepKind::UserInput {
