@@ -17,6 +17,7 @@ mod breakpoint;
 mod stop;
 
 pub use breakpoint::{Breakpoint, Breakpoints, Moment, On, Side};
+pub(crate) use stop::is_running;
 pub use stop::{Answer, Stop};
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

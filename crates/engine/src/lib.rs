@@ -22,6 +22,7 @@ pub mod merge;
 pub mod path_filter;
 pub mod prune;
 pub mod recorder;
+pub mod reruns;
 pub mod resolve;
 mod revert;
 pub mod rewind;

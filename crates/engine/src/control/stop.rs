@@ -151,7 +151,7 @@ fn answer_name(id: &str) -> String {
     format!("answer-{id}.json")
 }
 
-fn is_running(process: u32) -> bool {
+pub(crate) fn is_running(process: u32) -> bool {
     let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return false };
     // A process of somebody else answers "not permitted", and runs.
     !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH))

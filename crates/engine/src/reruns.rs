@@ -1,0 +1,161 @@
+//! Reruns: a session done again from a point, with something changed, as a branch that nobody has to take.
+//!
+//! A rerun works in a directory of its own, which is a workspace of its own with a session of its own. What it means here is
+//! written down in this workspace's log: a step for every turn of its fate, and at the end a branch that holds the files it
+//! came to. The newest of those steps is what is known about it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Action, Annotation, Facts, Step, StepKind, Trigger};
+use stepback_model::state::State;
+use stepback_model::{ObjectKind, json as values};
+use stepback_store::Mutation;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+/// How far a rerun got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// It is about to begin.
+    Pending,
+    /// It runs.
+    Running,
+    /// It came to its end.
+    Completed,
+    /// It did not.
+    Failed,
+}
+
+/// What is known about a rerun.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Rerun {
+    /// The branch that its files are on once it is over.
+    pub branch: String,
+    /// The session that is done again.
+    pub of: SessionId,
+    /// From this step on.
+    pub from: StepId,
+    /// What is changed, as it was asked for.
+    pub changes: Vec<String>,
+    /// How far it got.
+    pub status: Fate,
+    /// Why it failed, or where it parted from the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Its own session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// The process that runs it.
+    pub process: u32,
+}
+
+impl Rerun {
+    /// Whether it says that it runs although its process is gone.
+    pub fn is_abandoned(&self) -> bool {
+        let at_work = matches!(self.status, Fate::Pending | Fate::Running);
+        at_work && !crate::control::is_running(self.process)
+    }
+}
+
+impl Workspace<'_> {
+    /// Writes down what is known about a rerun now.
+    pub fn note_rerun(&self, rerun: &Rerun) -> Result<(), EngineError> {
+        let status = json!(rerun.status);
+        let word = status.as_str().unwrap_or_default();
+        let (step, batch) =
+            self.rerun_step(StepKind::StateChange, rerun, format!("rerun {}: {word}", rerun.branch), None)?;
+        let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
+        self.store().commit(Some(batch), &[append])?;
+        Ok(())
+    }
+
+    /// What is known about the reruns of this workspace, the newest first.
+    pub fn reruns(&self) -> Result<Vec<Rerun>, EngineError> {
+        let query =
+            Query { session: Some(self.session.id), kinds: vec![StepKind::StateChange], ..Query::default() };
+        let mut known: Vec<Rerun> = Vec::new();
+        for stored in self.store().steps(self.record.id, &query)? {
+            let Some(detail) = stored.checkpoint.step.facts.detail else { continue };
+            let detail = values::load(&crate::workspace::StoreSource(self.store()), detail)
+                .map_err(|error| EngineError::Input(error.to_string()))?;
+            let Ok(rerun) = serde_json::from_value::<Rerun>(detail["rerun"].clone()) else { continue };
+            if !known.iter().any(|newer| newer.branch == rerun.branch) {
+                known.push(rerun);
+            }
+        }
+        Ok(known)
+    }
+
+    /// A name for a branch that is not taken: `rerun-1`, `rerun-2`, …
+    pub fn free_rerun_name(&self) -> Result<String, EngineError> {
+        let reruns = self.reruns()?;
+        for number in 1.. {
+            let name = format!("rerun-{number}");
+            let is_taken = reruns.iter().any(|rerun| rerun.branch == name);
+            if !is_taken && self.check_new_branch(&name).is_ok() {
+                return Ok(name);
+            }
+        }
+        unreachable!("there are more numbers than branches")
+    }
+
+    /// Makes the branch of a rerun: one step with the files that `state`, a state of another workspace of this store, has.
+    pub fn adopt_rerun(&self, rerun: &Rerun, state: &State) -> Result<StoredCheckpoint, EngineError> {
+        self.check_new_branch(&rerun.branch)?;
+        let from = self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;
+        let base = self.kept_base(&from)?;
+        let summary = format!("files of {}", rerun.branch);
+        let (mut step, batch) = self.rerun_step(StepKind::Checkpoint, rerun, summary, Some(state))?;
+        step.parent = Some(base.checkpoint.step.id);
+        let id = step.id;
+        let operation = self.operation(
+            format!("keep {} as a branch", rerun.branch),
+            Action::BranchCreate { name: rerun.branch.clone(), step: id },
+        );
+        let mutations = [
+            Mutation::AppendStep {
+                step,
+                annotation: Annotation::default(),
+                trigger: Some(Trigger::Automatic),
+            },
+            Mutation::SetRef { name: self.branch_ref(&rerun.branch), expected: None, value: id },
+            Mutation::AppendOp(operation),
+        ];
+        self.store().commit(Some(batch), &mutations)?;
+        self.store().step(id)?.ok_or(EngineError::NoFiles { what: rerun.branch.clone() })
+    }
+
+    fn rerun_step(
+        &self,
+        kind: StepKind,
+        rerun: &Rerun,
+        summary: String,
+        state: Option<&State>,
+    ) -> Result<(Step, stepback_store::port::FinishedBatch), EngineError> {
+        let batch = self.store().begin()?;
+        let state = state.cloned().unwrap_or_default();
+        let state = batch.write(ObjectKind::State, &state.encode(), None)?;
+        let detail = values::store(&*batch, &json!({ "rerun": rerun }), None)
+            .map_err(|error| EngineError::Input(error.to_string()))?;
+        let step = Step {
+            id: StepId::from_bytes(self.engine.env.fresh_id()),
+            session: self.session.id,
+            number: 0,
+            parent: self.head_id()?,
+            kind,
+            at: self.engine.env.now(),
+            state,
+            summary,
+            facts: Facts {
+                detail: Some(detail),
+                failed: rerun.status == Fate::Failed && kind == StepKind::StateChange,
+                ..Facts::default()
+            },
+        };
+        Ok((step, batch.finish()?))
+    }
+}
