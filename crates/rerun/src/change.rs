@@ -1,0 +1,260 @@
+//! One thing that is changed in a rerun: a prompt, the instructions, the model, a memory value, what goes into a call or
+//! what comes out of it, named by a path.
+//!
+//! | path | what it is |
+//! |---|---|
+//! | `model` | the model that is asked |
+//! | `system` | the instructions |
+//! | `prompt`, `prompt[2]` | what the person said: the first, the third |
+//! | `memory.KEY` | a value of the agent's memory |
+//! | `#14.input`, `#14.input.command` | what goes into the call of step 14 |
+//! | `#14.output`, `#14.output.stdout` | what comes out of it, for the model |
+//!
+//! A path that leads nowhere is an error that says what there is.
+
+use serde_json::Value;
+
+use crate::tape::Tape;
+
+/// One change.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// Another model.
+    Model(String),
+    /// Other instructions.
+    System(String),
+    /// Something else was said.
+    Prompt {
+        /// Which prompt, counted from 0.
+        nth: usize,
+        /// What was said.
+        old: String,
+        /// What is said.
+        new: String,
+    },
+    /// Another value in the memory.
+    Memory {
+        /// Where.
+        path: Vec<String>,
+        /// What is there.
+        value: Value,
+    },
+    /// A call gets another input.
+    Input {
+        /// Which call of the tape.
+        call: usize,
+        /// Its whole input.
+        input: Value,
+    },
+    /// The model is told another result.
+    Output {
+        /// Which call of the tape.
+        call: usize,
+        /// The part of the result that is replaced; the whole of it if there is none.
+        part: Option<String>,
+        /// What stands in its place.
+        text: String,
+    },
+}
+
+/// Why a change cannot be made.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ChangeError {
+    /// It is not of the form PATH=VALUE.
+    #[error("\"{0}\" is not PATH=VALUE")]
+    Form(String),
+    /// The path begins with something unknown.
+    #[error(
+        "\"{0}\" names nothing that can be changed; there are model, system, prompt, prompt[N], memory.KEY, #STEP.input… and \
+         #STEP.output…"
+    )]
+    Unknown(String),
+    /// There is no such prompt.
+    #[error("there is no prompt[{nth}]: the session has {have}, counted from 0")]
+    NoPrompt {
+        /// The one that was asked for.
+        nth: usize,
+        /// How many there are.
+        have: usize,
+    },
+    /// The step is no call.
+    #[error("step #{number} of this session is no tool call; calls are {calls}")]
+    NoCall {
+        /// The step.
+        number: u64,
+        /// Those that are.
+        calls: String,
+    },
+    /// The path leads nowhere.
+    #[error("{path} does not exist; there is {there}")]
+    NoPath {
+        /// The path.
+        path: String,
+        /// What there is.
+        there: String,
+    },
+    /// The value does not fit.
+    #[error("{path} has to be {wanted}")]
+    Misfit {
+        /// The path.
+        path: String,
+        /// What.
+        wanted: &'static str,
+    },
+}
+
+impl Change {
+    /// Reads `PATH=VALUE`. The value is JSON where it can be read as such, and else a text.
+    pub fn parse(text: &str, tape: &Tape) -> Result<Self, ChangeError> {
+        let (path, value) = text.split_once('=').ok_or_else(|| ChangeError::Form(text.to_owned()))?;
+        let (path, literal) = (path.trim(), value);
+        let value: Value = serde_json::from_str(literal).unwrap_or_else(|_| Value::from(literal));
+        let plain = || value.as_str().unwrap_or(literal).to_owned();
+        match path {
+            "model" => return Ok(Self::Model(plain())),
+            "system" => return Ok(Self::System(plain())),
+            _ => {}
+        }
+        if let Some(nth) = prompt_index(path) {
+            let old = tape.prompts.get(nth).map(|prompt| prompt.text.clone());
+            let old = old.ok_or(ChangeError::NoPrompt { nth, have: tape.prompts.len() })?;
+            return Ok(Self::Prompt { nth, old, new: plain() });
+        }
+        if let Some(rest) = path.strip_prefix("memory.").filter(|rest| !rest.is_empty()) {
+            return Ok(Self::Memory { path: rest.split('.').map(str::to_owned).collect(), value });
+        }
+        let unknown = || ChangeError::Unknown(path.to_owned());
+        let (number, rest) =
+            path.strip_prefix('#').and_then(|rest| rest.split_once('.')).ok_or_else(unknown)?;
+        let number: u64 = number.parse().map_err(|_| unknown())?;
+        let call = tape.calls.iter().position(|call| call.steps.0 == number || call.steps.1 == Some(number));
+        let call = call.ok_or_else(|| ChangeError::NoCall { number, calls: calls(tape) })?;
+        let (side, inner) = rest.split_once('.').map_or((rest, None), |(side, inner)| (side, Some(inner)));
+        match side {
+            "input" => {
+                let mut input = tape.calls[call].input.clone();
+                match inner {
+                    None => input = value,
+                    Some(inner) => *place(&mut input, inner, path)? = value,
+                }
+                Ok(Self::Input { call, input })
+            }
+            "output" => {
+                let output = tape.calls[call].output.clone().unwrap_or_default();
+                let part = inner.map(|inner| part(output, inner, path)).transpose()?;
+                Ok(Self::Output { call, part, text: plain() })
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// The text that a path into an output leads to.
+fn part(mut output: Value, inner: &str, path: &str) -> Result<String, ChangeError> {
+    let found = place(&mut output, inner, path)?;
+    let text = found.as_str().filter(|text| !text.is_empty());
+    text.map(str::to_owned).ok_or(ChangeError::Misfit {
+        path: path.to_owned(),
+        wanted: "a text; to replace the whole result, leave out what comes after .output",
+    })
+}
+
+/// `prompt` and `prompt[N]`.
+fn prompt_index(path: &str) -> Option<usize> {
+    match path.strip_prefix("prompt")? {
+        "" => Some(0),
+        index => index.strip_prefix('[')?.strip_suffix(']')?.parse().ok(),
+    }
+}
+
+fn calls(tape: &Tape) -> String {
+    let shown: Vec<String> =
+        tape.calls.iter().take(8).map(|call| format!("#{} ({})", call.steps.0, call.tool)).collect();
+    let more = if tape.calls.len() > shown.len() { ", …" } else { "" };
+    if shown.is_empty() { "none".to_owned() } else { format!("{}{more}", shown.join(", ")) }
+}
+
+/// The value that `inner` leads to: `a.b[2].c`.
+fn place<'v>(value: &'v mut Value, inner: &str, path: &str) -> Result<&'v mut Value, ChangeError> {
+    let words = inner.replace('[', ".").replace(']', "");
+    let mut at = value;
+    for word in words.split('.') {
+        let there = match &*at {
+            Value::Object(fields) => fields.keys().cloned().collect::<Vec<_>>().join(", "),
+            Value::Array(items) => format!("a list of {}", items.len()),
+            Value::Null => "nothing".to_owned(),
+            _ => "a plain value, which has no parts".to_owned(),
+        };
+        let next = match at {
+            Value::Object(fields) => fields.get_mut(word),
+            Value::Array(items) => word.parse::<usize>().ok().and_then(|index| items.get_mut(index)),
+            _ => None,
+        };
+        at = next.ok_or_else(|| ChangeError::NoPath { path: path.to_owned(), there })?;
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use stepback_model::ids::{SessionId, WorkspaceId};
+    use stepback_model::record::{Session, SessionInfo};
+    use stepback_model::time::Timestamp;
+
+    use super::*;
+    use crate::tape::{Prompt, ToolCall};
+
+    fn tape() -> Tape {
+        let session = Session {
+            id: SessionId::from_bytes([1; 16]),
+            workspace: WorkspaceId::from_bytes([2; 16]),
+            agent: "claude".into(),
+            started_at: Timestamp::from_micros(0),
+            info: SessionInfo::default(),
+        };
+        let call = ToolCall {
+            steps: (14, Some(15)),
+            id: Some("toolu_1".into()),
+            tool: "Bash".into(),
+            worker: None,
+            input: json!({ "command": "ls", "options": [{ "deep": true }] }),
+            output: Some(json!({ "stdout": "a.txt", "code": 0 })),
+        };
+        let prompts = vec![Prompt { number: 3, text: "do it".into() }];
+        Tape { session, steps: Vec::new(), exchanges: Vec::new(), calls: vec![call], prompts }
+    }
+
+    fn parse(text: &str) -> Result<Change, String> {
+        Change::parse(text, &tape()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn paths_lead_to_what_they_name() {
+        assert_eq!(parse("model=x-1"), Ok(Change::Model("x-1".into())));
+        let prompt = Change::Prompt { nth: 0, old: "do it".into(), new: "do = that".into() };
+        assert_eq!(parse("prompt=do = that"), Ok(prompt.clone()));
+        assert_eq!(parse("prompt[0]=\"do = that\""), Ok(prompt));
+        let input = json!({ "command": "ls -a", "options": [{ "deep": true }] });
+        assert_eq!(parse("#14.input.command=ls -a"), Ok(Change::Input { call: 0, input }));
+        let input = json!({ "command": "ls", "options": [{ "deep": 3 }] });
+        assert_eq!(parse("#15.input.options[0].deep=3"), Ok(Change::Input { call: 0, input }));
+        let whole = Change::Output { call: 0, part: None, text: "b.txt".into() };
+        assert_eq!(parse("#14.output=b.txt"), Ok(whole));
+        let part = Change::Output { call: 0, part: Some("a.txt".into()), text: "b.txt".into() };
+        assert_eq!(parse("#14.output.stdout=b.txt"), Ok(part));
+        let memory = Change::Memory { path: vec!["plan".into()], value: json!({ "a": 1 }) };
+        assert_eq!(parse("memory.plan={\"a\": 1}"), Ok(memory));
+    }
+
+    #[test]
+    fn paths_that_lead_nowhere_say_what_there_is() {
+        assert!(parse("nonsense").unwrap_err().contains("PATH=VALUE"));
+        assert!(parse("tool=x").unwrap_err().contains("#STEP.input"));
+        assert!(parse("prompt[4]=x").unwrap_err().contains("has 1"));
+        assert!(parse("#3.input=x").unwrap_err().contains("#14 (Bash)"));
+        assert!(parse("#14.input.cmd=x").unwrap_err().contains("command, options"));
+        assert!(parse("#14.input.options[7]=x").unwrap_err().contains("a list of 1"));
+        assert!(parse("#14.output.code=1").unwrap_err().contains("a text"));
+    }
+}
