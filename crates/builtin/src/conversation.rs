@@ -122,6 +122,17 @@ pub fn messages<S: AsRef<str>>(lines: &[S]) -> Vec<Message> {
     lines.iter().enumerate().filter_map(read).collect()
 }
 
+/// The messages that recorded lines hold, for a conversation that goes on; an error if a model would not take them.
+pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Result<Vec<Value>, &'static str> {
+    let read = |line: &S| serde_json::from_str::<Value>(line.as_ref()).map_err(|_| "it is damaged");
+    let messages = lines.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    match messages.last() {
+        // A model that asked for a call wants to know what came of it.
+        Some(last) if calls(last).next().is_some() => Err("a call was going on"),
+        _ => Ok(messages),
+    }
+}
+
 fn part(value: &Value) -> Part {
     let text = |field: &str| value[field].as_str().unwrap_or_default().to_string();
     match value["type"].as_str() {

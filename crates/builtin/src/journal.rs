@@ -118,7 +118,7 @@ impl Journal<'_> {
 
     /// Stops at a call if somebody wants that. `None` says that nobody did.
     pub fn stop_if_wanted(
-        &mut self,
+        &self,
         event: &Event,
         paths: &[String],
         recorded: &Recorded,

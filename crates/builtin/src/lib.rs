@@ -13,7 +13,7 @@ mod run;
 mod tools;
 mod work;
 
-pub use conversation::{Dialogue, messages};
+pub use conversation::{Dialogue, messages, resumable};
 pub use options::{Happening, MAX_TURNS, Options, Outcome, Price, Recall, ToolPolicy, Why};
 pub use provider::Provider;
 pub use request::{Answer, Call, read as read_answer};

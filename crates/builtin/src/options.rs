@@ -61,6 +61,8 @@ pub enum Happening<'a> {
         /// It.
         text: &'a str,
     },
+    /// The agent stands at a breakpoint and waits for a person.
+    Waits,
     /// The model could not be asked; it is asked again.
     Retries {
         /// Why.

@@ -1,27 +1,41 @@
 //! One call: recorded, stopped if somebody wants that, run, recorded again.
 
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
 use serde_json::{Value, json};
 use stepback_agents::import::describe_call;
 use stepback_agents::record;
 use stepback_agents::stopping::Verdict;
 use stepback_engine::EngineError;
-use stepback_engine::recorder::{Effect, Learned};
+use stepback_engine::recorder::{Effect, Learned, Recorded};
 use stepback_model::event::{Event, Trouble};
 use stepback_model::record::StepKind;
 
 use crate::conversation::Dialogue;
 use crate::journal::{Halt, With};
-use crate::options::{Happening, ToolPolicy, Why};
+use crate::options::{Happening, Options, ToolPolicy, Why};
 use crate::request::Call;
 use crate::run::{Agent, Party, main_only};
 use crate::tools::{self, Given, Limits, ToolResult};
+
+/// A call in one line.
+fn described(call: &Call) -> String {
+    let text = |field: &str| call.input.get(field).and_then(Value::as_str);
+    match (call.tool.as_str(), text("worker"), text("task"), text("key")) {
+        ("delegate", Some(worker), Some(task), _) => format!("delegate to {worker}: {task}"),
+        ("remember", _, _, Some(key)) => format!("remember: {key}"),
+        _ => describe_call(&call.tool, &call.input),
+    }
+}
 
 impl Agent<'_, '_> {
     /// Makes a call, from its beginning to its end.
     pub fn call(&mut self, party: &Party, call: &Call) -> Result<ToolResult, Halt> {
         let root = self.journal.workspace.root.clone();
         let worker = party.worker.as_deref();
-        let summary = describe_call(&call.tool, &call.input);
+        let summary = described(call);
         let changes = tools::can_change(&call.tool);
         let paths = tools::named_paths(&root, &call.tool, &call.input);
         let start = Event {
@@ -37,10 +51,7 @@ impl Agent<'_, '_> {
         let recorded = self.journal.record(&start, with)?;
         self.check()?;
         (self.options.watch)(Happening::Calls { worker, summary: &start.summary });
-        let stop = self.options.stop.clone();
-        let waits = || !stop.load(std::sync::atomic::Ordering::Relaxed);
-        let verdict =
-            self.journal.stop_if_wanted(&start, &paths, &recorded, self.options.patience, &waits)?;
+        let verdict = self.stop_if_wanted(&start, &paths, &recorded)?;
         let mut input = call.input.clone();
         let mut note = None;
         match verdict {
@@ -76,11 +87,31 @@ impl Agent<'_, '_> {
         let with = With { effect, dialogue: main_only(party), paths: paths.clone(), learned };
         let recorded = self.journal.record(&end, with)?;
         (self.options.watch)(Happening::Called { worker, tool: &call.tool, result: &result });
-        let verdict = self.journal.stop_if_wanted(&end, &paths, &recorded, self.options.patience, &waits)?;
+        let verdict = self.stop_if_wanted(&end, &paths, &recorded)?;
         if let Some(Verdict::Refused(reason)) = verdict {
             result.text = format!("{}\n[The user says about this: {reason}]", result.text);
         }
         Ok(result)
+    }
+
+    /// Stops at a call if somebody wants that, as long as the agent itself is wanted.
+    fn stop_if_wanted(
+        &mut self,
+        event: &Event,
+        paths: &[String],
+        recorded: &Recorded,
+    ) -> Result<Option<Verdict>, EngineError> {
+        let Options { stop, patience, watch, .. } = &mut self.options;
+        let deadline = self.deadline;
+        let watch = RefCell::new(Some(watch));
+        let waits = || {
+            // Asked for the first time, it has just begun to wait.
+            if let Some(watch) = watch.take() {
+                watch(Happening::Waits);
+            }
+            !stop.load(Ordering::Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline)
+        };
+        self.journal.stop_if_wanted(event, paths, recorded, *patience, &waits)
     }
 
     fn carry_out(
