@@ -14,18 +14,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use stepback_engine::control::{Control, Moment, Side, Stop};
+use stepback_engine::control::{Control, Side};
 use stepback_engine::recorder::{Effect, Recorded};
-use stepback_engine::{Engine, EngineError, Workspace, control, roots};
+use stepback_engine::{Engine, EngineError, Workspace, roots};
 use stepback_model::env::Env;
 use stepback_model::record::{Session, StepKind, Trigger};
-use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
 use crate::answer::Answer;
 use crate::inbox::{self, Note};
 use crate::payload::{self, Gate, Seen};
 use crate::record;
+use crate::stopping::{Passing, Verdict};
 
 /// Largest payload that is read; a larger one leaves a gap.
 pub const LARGEST: usize = 64 << 20;
@@ -252,29 +252,26 @@ impl Hook<'_> {
             _ => None,
         };
         if let Some(side) = side {
-            let stopped = self.stop_if_wanted(workspace, &control, seen, recorded, side).map_err(io)?;
-            if let Some((stop, said)) = stopped {
-                // Whatever becomes of the record: what the person said must reach the agent.
-                let noted = |done: Result<(), EngineError>| {
-                    if let Err(error) = done {
-                        self.leave_gap(&dir, &seen.name, &error.to_string(), None);
-                    }
-                };
-                noted(record::decision(workspace, seen, &stop, said.as_ref(), self.env.now()));
-                match said {
-                    Some(control::Answer::Resume) => {}
-                    Some(control::Answer::Deny { reason }) => answer.deny = Some(reason),
-                    Some(control::Answer::Edit { input }) => answer.input = Some(input),
-                    None => {
-                        answer.deny = Some(format!(
-                            "stopped at a breakpoint ({}) and nobody answered in time; do not retry, ask the user",
-                            stop.reason
-                        ));
-                    }
-                }
-                if let (Some(reason), Side::Start) = (answer.refusal(self.agent), side) {
-                    noted(record::refused(workspace, seen, &reason, self.env.now()));
-                }
+            let passing = Passing {
+                workspace,
+                event: &seen.event,
+                paths: &record::relative(workspace, seen),
+                recorded,
+                patience: self.patience,
+                env: self.env,
+                waits: &|| true,
+            };
+            let mut missed = |error: EngineError| self.leave_gap(&dir, &seen.name, &error.to_string(), None);
+            let verdict = passing.pass(&control, side, &mut missed).map_err(io)?;
+            match verdict {
+                None | Some(Verdict::Goes) => {}
+                Some(Verdict::Refused(reason)) => answer.deny = Some(reason),
+                Some(Verdict::Edited(input)) => answer.input = Some(input),
+            }
+            if let (Some(reason), Side::Start) = (answer.refusal(self.agent), side)
+                && let Err(error) = record::refused(workspace, &seen.event, &reason, self.env.now())
+            {
+                missed(error);
             }
         }
         if Answer::can_tell(self.agent, seen.gate) {
@@ -285,66 +282,6 @@ impl Hook<'_> {
             }
         }
         Ok(answer)
-    }
-
-    fn stop_if_wanted(
-        &self,
-        workspace: &Workspace<'_>,
-        control: &Control,
-        seen: &Seen,
-        recorded: &Recorded,
-        side: Side,
-    ) -> std::io::Result<Option<(Stop, Option<control::Answer>)>> {
-        let input = seen.event.input.clone().unwrap_or(Value::Null);
-        let text = input.to_string();
-        let tool = seen.event.tool.clone().unwrap_or_default();
-        let cost = || {
-            let session = workspace.store().session(recorded.session).ok().flatten();
-            (recorded.iteration, session.map_or(0, |session| session.info.cost))
-        };
-        let paths = record::relative(workspace, seen);
-        let moment = Moment {
-            side,
-            tool: &tool,
-            input: &text,
-            paths: &paths,
-            failed: seen.event.error.is_some(),
-            session: &cost,
-        };
-        let hits = control.hits(&moment)?;
-        let stopping = hits.iter().find(|hit| !hit.log);
-        let paused = side == Side::Start && control.is_paused(recorded.session);
-        for hit in hits.iter().filter(|hit| hit.log) {
-            let _ = record::log_point(workspace, seen, hit, self.env.now());
-        }
-        let reason = match stopping {
-            Some(hit) => format!("breakpoint {}: {}", hit.id, hit.describe()),
-            None if paused => "paused".to_string(),
-            None => return Ok(None),
-        };
-        let at = self.env.now();
-        let stop = Stop {
-            id: format!("{}-{}", recorded.id.short(), std::process::id()),
-            session: recorded.session,
-            agent: self.agent.name().into(),
-            call: seen.event.call.clone(),
-            tool,
-            input,
-            output: seen.event.output.clone(),
-            reason,
-            breakpoint: stopping.map(|hit| hit.id),
-            step: recorded.number,
-            iteration: recorded.iteration,
-            at,
-            until: Timestamp::from_micros(
-                at.as_micros().saturating_add(i64::try_from(self.patience.as_micros()).unwrap_or(i64::MAX)),
-            ),
-            process: std::process::id(),
-        };
-        let _ = record::hit(workspace, seen, &stop, at);
-        control.stop(&stop)?;
-        let said = control.wait(&stop, self.patience)?;
-        Ok(Some((stop, said)))
     }
 
     /// Leaves a gap in the record; with strictness, refuses what was about to happen.

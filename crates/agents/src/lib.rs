@@ -13,6 +13,7 @@ pub mod inbox;
 pub mod install;
 pub mod payload;
 pub mod record;
+pub mod stopping;
 pub mod tools;
 pub mod transcript;
 

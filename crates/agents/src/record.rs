@@ -255,8 +255,8 @@ fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> Report<'a> {
 }
 
 /// An agent was stopped.
-pub fn hit(workspace: &Workspace<'_>, seen: &Seen, stop: &Stop, at: Timestamp) -> Result<(), EngineError> {
-    let event = beside(seen, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
+pub fn hit(workspace: &Workspace<'_>, about: &Event, stop: &Stop, at: Timestamp) -> Result<(), EngineError> {
+    let event = beside(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
     let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
     record_light(workspace, Event { input: Some(input), ..event }, at)
 }
@@ -264,39 +264,39 @@ pub fn hit(workspace: &Workspace<'_>, seen: &Seen, stop: &Stop, at: Timestamp) -
 /// A log point was passed.
 pub fn log_point(
     workspace: &Workspace<'_>,
-    seen: &Seen,
+    about: &Event,
     breakpoint: &Breakpoint,
     at: Timestamp,
 ) -> Result<(), EngineError> {
-    let summary = format!("log point {}: {}", breakpoint.id, seen.event.summary);
-    record_light(workspace, beside(seen, StepKind::BreakpointHit, summary), at)
+    let summary = format!("log point {}: {}", breakpoint.id, about.summary);
+    record_light(workspace, beside(about, StepKind::BreakpointHit, summary), at)
 }
 
 /// What the person said to a stopped agent.
 pub fn decision(
     workspace: &Workspace<'_>,
-    seen: &Seen,
+    about: &Event,
     stop: &Stop,
     said: Option<&control::Answer>,
     at: Timestamp,
 ) -> Result<(), EngineError> {
     let summary = match said {
-        Some(control::Answer::Resume) => format!("resumed: {}", seen.event.summary),
+        Some(control::Answer::Resume) => format!("resumed: {}", about.summary),
         Some(control::Answer::Deny { reason }) => format!("denied: {reason}"),
-        Some(control::Answer::Edit { .. }) => format!("input edited: {}", seen.event.summary),
+        Some(control::Answer::Edit { .. }) => format!("input edited: {}", about.summary),
         None => "nobody answered; denied".into(),
     };
-    let event = beside(seen, StepKind::Decision, payload::one_line(&summary));
+    let event = beside(about, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": said });
     let event = Event { input: Some(input), ..event };
     // Whoever looked into the stopped agent may have edited files; that was not the call, which has not run yet.
     let looked = Report {
-        effect: if seen.event.kind == StepKind::ToolStart {
+        effect: if about.kind == StepKind::ToolStart {
             Effect::Keep(Trigger::Automatic)
         } else {
             Effect::None
         },
-        learned: Learned { waiting: seen.event.call.clone(), ..Learned::default() },
+        learned: Learned { waiting: about.call.clone(), ..Learned::default() },
         ..report(event, at)
     };
     record_beside(workspace, looked)
@@ -305,17 +305,17 @@ pub fn decision(
 /// A call was refused and will not run: it is over.
 pub fn refused(
     workspace: &Workspace<'_>,
-    seen: &Seen,
+    about: &Event,
     reason: &str,
     at: Timestamp,
 ) -> Result<(), EngineError> {
     let event = Event {
         kind: StepKind::ToolEnd,
-        summary: payload::one_line(&format!("not run: {}", seen.event.summary)),
+        summary: payload::one_line(&format!("not run: {}", about.summary)),
         output: Some(json!({ "denied": reason })),
         error: None,
         raw: None,
-        ..seen.event.clone()
+        ..about.clone()
     };
     let learned = Learned { never_ran: true, ..Learned::default() };
     record_beside(workspace, Report { learned, ..report(event, at) })
@@ -363,11 +363,11 @@ fn report<'a>(event: Event, at: Timestamp) -> Report<'a> {
 }
 
 /// An event of the same session that is about the same call without being its start or end.
-fn beside(seen: &Seen, kind: StepKind, summary: String) -> Event {
+fn beside(about: &Event, kind: StepKind, summary: String) -> Event {
     Event {
-        tool: seen.event.tool.clone(),
-        worker: seen.event.worker.clone(),
-        ..Event::new(&seen.event.agent, &seen.event.session, kind, summary)
+        tool: about.tool.clone(),
+        worker: about.worker.clone(),
+        ..Event::new(&about.agent, &about.session, kind, summary)
     }
 }
 
@@ -470,7 +470,8 @@ pub fn imported(
     Ok(Imported { session, steps, new, watched })
 }
 
-fn redact_event(event: &mut Event) {
+/// Takes secrets out of an event, and out of its summary what a terminal would obey.
+pub fn redact_event(event: &mut Event) {
     for value in
         [&mut event.input, &mut event.output, &mut event.metadata, &mut event.raw].into_iter().flatten()
     {

@@ -120,6 +120,8 @@ pub struct Learned {
     pub cost: u64,
     /// The task list as it is now.
     pub tasks: Option<Value>,
+    /// The agent's memory as it is now.
+    pub memory: Option<Value>,
     /// Names of tools and variables that the session has, no values.
     pub environment: Option<Value>,
 }

@@ -168,6 +168,11 @@ pub enum Command {
         after_help = "Examples:\n  stepback run -- claude\n  stepback run -- codex exec \"fix the tests\""
     )]
     Run(live::Run),
+    /// Run the built-in agent, which is recorded without hooks
+    #[command(
+        after_help = "The agent reads, writes and edits files, runs shell commands, lists, searches, and delegates to workers. Ctrl-C ends it in order, a second one at once.\n\nExamples:\n  stepback agent \"fix the failing test\"\n  stepback agent --provider openai-compatible --base-url http://localhost:11434/v1 --model qwen3 \"add a license header\"\n  stepback agent --provider scripted demo.json \"go\"\n  stepback agent --from tool:bash:last \"try it without the cache\""
+    )]
+    Agent(live::Agent),
     /// Take an event from an agent's hook (agents call this)
     #[command(
         after_help = "The event comes as JSON on standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"
@@ -222,8 +227,8 @@ pub enum Command {
         after_help = "Examples:\n  stepback inspect                 where it stands\n  stepback inspect input           what it wants to run\n  stepback inspect conversation    what was said\n  stepback inspect files           what it changed"
     )]
     Inspect {
-        /// input, conversation, files, task, or state
-        #[arg(value_parser = ["input", "conversation", "files", "task", "state"])]
+        /// input, conversation, files, task, memory, or state
+        #[arg(value_parser = ["input", "conversation", "files", "task", "memory", "state"])]
         what: Option<String>,
         #[command(flatten)]
         of: live::Of,

@@ -9,6 +9,7 @@ use crate::context::{Context, Make};
 use crate::failure::{Failure, Kind};
 use crate::output;
 
+mod agent;
 mod agents;
 mod bisect;
 mod branch;
@@ -66,6 +67,9 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Restore { point, into, git } => past::restore(&known("files written")?, point, into, *git),
         Command::Init(init) => agents::init(&arguments.here()?, arguments.json, init),
         Command::Run(run) => agents::run(&arguments.here()?, run),
+        Command::Agent(agent) => {
+            agent::agent(&Context::open(&arguments, Make::Yes, "files looked at")?, agent)
+        }
         Command::Hook { agent, .. } => {
             // Only reached when the fast path could not read the arguments.
             Err(Failure::new(Kind::Usage, format!("cannot run the hook of {agent} with these arguments")))

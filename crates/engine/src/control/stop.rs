@@ -75,13 +75,23 @@ impl Control {
 
     /// Waits for the answer to a stop, at most for `patience`; `None` when nobody answered. The stop is gone afterwards.
     pub fn wait(&self, stop: &Stop, patience: Duration) -> io::Result<Option<Answer>> {
+        self.wait_while(stop, patience, &|| true)
+    }
+
+    /// The same, and no longer than `waits` says so.
+    pub fn wait_while(
+        &self,
+        stop: &Stop,
+        patience: Duration,
+        waits: &dyn Fn() -> bool,
+    ) -> io::Result<Option<Answer>> {
         let begun = Instant::now();
         let answered = loop {
             match self.take_answer(&stop.id)? {
                 Some(answer) => break Some(answer),
                 // Somebody removed the stop: the person gave up on it.
                 None if !self.dir.join(stop_name(&stop.id)).exists() => break self.take_answer(&stop.id)?,
-                None if begun.elapsed() >= patience => break None,
+                None if begun.elapsed() >= patience || !waits() => break None,
                 None => std::thread::sleep(GLANCE.min(patience)),
             }
         };

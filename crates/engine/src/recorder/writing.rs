@@ -112,6 +112,9 @@ impl<'a> Begun<'a> {
         if let Some(tasks) = &self.report.learned.tasks {
             info.slots.task = Some(store_json(arriving.batch, tasks)?);
         }
+        if let Some(memory) = &self.report.learned.memory {
+            info.slots.memory = Some(store_json(arriving.batch, memory)?);
+        }
         if let Some(environment) = &self.report.learned.environment {
             info.slots.env = Some(store_json(arriving.batch, environment)?);
         }

@@ -55,6 +55,31 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
+/// Running the built-in agent.
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// The task
+    pub prompt: Option<String>,
+    /// Who answers: anthropic, openai-compatible, or scripted FILE [default: scripted with --script, else anthropic]
+    #[arg(long, value_names = ["NAME", "FILE"], num_args = 1..=2)]
+    pub provider: Vec<String>,
+    /// The model [default: what the script or the provider says]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// The script that is played
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<PathBuf>,
+    /// Where the provider is, if not at its own address
+    #[arg(long, value_name = "URL")]
+    pub base_url: Option<String>,
+    /// End after N answers of the model
+    #[arg(long, value_name = "N", default_value_t = stepback_builtin::MAX_TURNS)]
+    pub max_turns: u64,
+    /// Go on with the conversation as it was at this point
+    #[arg(long, value_name = "POINT")]
+    pub from: Option<String>,
+}
+
 /// Breakpoints.
 #[derive(Debug, Subcommand)]
 pub enum Breakpoint {

@@ -296,11 +296,12 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
             show_conversation(context, &session, &lines);
         }
         Some("files") => return super::status::changes_of(context, &workspace, &session),
-        Some("task") => {
-            let task =
-                session.info.slots.task.map(|hash| stepback_model::json::load(workspace.store(), hash));
-            let task = task.transpose().map_err(|error| Failure::new(Kind::Store, error.to_string()))?;
-            output::document(&task.unwrap_or(Value::Null));
+        Some(slot @ ("task" | "memory")) => {
+            let slots = &session.info.slots;
+            let hash = if slot == "task" { slots.task } else { slots.memory };
+            let value = hash.map(|hash| stepback_model::json::load(workspace.store(), hash)).transpose();
+            let value = value.map_err(|error| Failure::new(Kind::Store, error.to_string()))?;
+            output::document(&value.unwrap_or(Value::Null));
         }
         Some(_) => {
             let state = State { conversation: session.info.tip, ..State::default() };
@@ -313,7 +314,11 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
 
 fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
     let agent = stepback_agents::Agent::parse(&session.agent);
-    let messages = agent.map(|agent| stepback_agents::transcript::messages(agent, lines)).unwrap_or_default();
+    let messages = match agent {
+        Some(agent) => stepback_agents::transcript::messages(agent, lines),
+        None if session.agent == stepback_builtin::NAME => stepback_builtin::messages(lines),
+        None => Vec::new(),
+    };
     if context.json {
         output::document(&json!({ "items": messages.iter().rev().collect::<Vec<_>>() }));
         return;

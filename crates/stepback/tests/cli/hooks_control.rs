@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::process::Child;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox};
-use crate::talk::{Talk, items, of_kind, workspace_dir};
+use crate::talk::{Talk, items, of_kind, until_stopped, workspace_dir};
 
 fn started(session: &str) -> Sandbox {
     let world = Sandbox::new();
@@ -26,24 +25,6 @@ fn call(agent: &Talk<'_>, name: &str, id: &str, tool: &str, input: Value) -> Chi
 
 fn pre(agent: &Talk<'_>, id: &str, tool: &str, input: Value) -> Child {
     call(agent, "PreToolUse", id, tool, input)
-}
-
-/// Waits until `count` agents are stopped.
-#[track_caller]
-fn until_stopped(world: &Sandbox, count: usize) {
-    let control = workspace_dir(world).join("control");
-    let begun = Instant::now();
-    loop {
-        let names = fs::read_dir(&control).map(|entries| {
-            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-            names.filter(|name| name.starts_with("stop-")).count()
-        });
-        if names.is_ok_and(|found| found == count) {
-            return;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(120), "nobody stopped");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[track_caller]

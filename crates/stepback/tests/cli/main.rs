@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+mod agent;
 mod bisect;
 mod concurrency;
 mod faults;

@@ -178,6 +178,24 @@ pub fn workspace_dir(world: &Sandbox) -> PathBuf {
     dirs.remove(0)
 }
 
+/// Waits until `count` agents are stopped.
+#[track_caller]
+pub fn until_stopped(world: &Sandbox, count: usize) {
+    let control = workspace_dir(world).join("control");
+    let begun = Instant::now();
+    loop {
+        let names = fs::read_dir(&control).map(|entries| {
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.filter(|name| name.starts_with("stop-")).count()
+        });
+        if names.is_ok_and(|found| found == count) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(120), "nobody stopped");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Who made the last change of a path, as "stepback changes" says: sessions, by the agent's own ids.
 #[track_caller]
 pub fn authors_of(world: &Sandbox, path: &str) -> Vec<String> {

@@ -1,0 +1,195 @@
+//! What was said, as a list of messages in the form of the Messages API, and as the recorder wants to have it: one line of
+//! JSON for each.
+
+use serde_json::{Value, json};
+use stepback_agents::transcript::{Message, Part, Role};
+use stepback_engine::recorder::{Asked, Conversation, Fresh, Turn};
+
+/// One conversation with a model: that of the agent, or that of a worker.
+#[derive(Clone, Debug, Default)]
+pub struct Dialogue {
+    messages: Vec<Value>,
+    /// The same with secrets taken out, as they are recorded.
+    lines: Vec<String>,
+}
+
+impl Dialogue {
+    /// A conversation that begins with these messages.
+    pub fn new(messages: Vec<Value>) -> Self {
+        let mut dialogue = Self::default();
+        for message in messages {
+            dialogue.push(message);
+        }
+        dialogue
+    }
+
+    /// The messages.
+    pub fn messages(&self) -> &[Value] {
+        &self.messages
+    }
+
+    /// Adds a message.
+    pub fn push(&mut self, message: Value) {
+        self.lines.push(stepback_redact::redact(&message.to_string()).into_owned());
+        self.messages.push(message);
+    }
+
+    /// Lets the person say something: a message of its own, or a part of the one that nobody has answered yet. Two messages in
+    /// a row from the same side are not allowed.
+    pub fn say(&mut self, text: &str) {
+        let part = json!({ "type": "text", "text": text });
+        let open = self.messages.last().is_some_and(|last| last["role"] == "user");
+        let Some(mut last) = self.messages.pop_if(|_| open) else {
+            return self.push(json!({ "role": "user", "content": [part] }));
+        };
+        self.lines.pop();
+        let mut parts = match last["content"].take() {
+            Value::Array(parts) => parts,
+            text => vec![json!({ "type": "text", "text": text })],
+        };
+        parts.push(part);
+        last["content"] = parts.into();
+        self.push(last);
+    }
+
+    /// How many answers the model has given.
+    pub fn answers(&self) -> usize {
+        self.messages.iter().filter(|message| message["role"] == "assistant").count()
+    }
+}
+
+impl Conversation for Dialogue {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+        let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or_default();
+        let count = usize::try_from(read("count")).unwrap_or_default();
+        // The last message can have grown since it was recorded.
+        let last = count.checked_sub(1).and_then(|at| self.lines.get(at)).map(|line| line.len() as u64);
+        let keep = if last == Some(read("last")) { count } else { count.saturating_sub(1) };
+        let size = self.lines.last().map_or(0, String::len);
+        Some(Fresh {
+            keep: keep as u64,
+            lines: self.lines.get(keep..).unwrap_or_default().to_vec(),
+            cursor: json!({ "count": self.lines.len(), "last": size }),
+        })
+    }
+
+    fn turn(&self, tail: &[&str], call: &str) -> Asked {
+        let asks = |line: &&str| {
+            let message: Value = serde_json::from_str(line).ok()?;
+            let calls: Vec<&str> = calls(&message).collect();
+            calls.contains(&call).then(|| calls.first().map(ToString::to_string)).flatten()
+        };
+        // The last one that fits, should an id have come twice.
+        let found = tail.iter().enumerate().rev().find_map(|(at, line)| Some((at, asks(line)?)));
+        let turn = found.map(|(before, id)| Turn { before, id: Some(id) });
+        Asked { settled: turn.is_some(), turn }
+    }
+}
+
+/// The ids of the calls that a message asks for.
+fn calls(message: &Value) -> impl Iterator<Item = &str> {
+    let parts = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    parts.iter().filter(|part| part["type"] == "tool_use").filter_map(|part| part["id"].as_str())
+}
+
+/// Reads recorded lines as what was said, in the words that all agents share.
+pub fn messages<S: AsRef<str>>(lines: &[S]) -> Vec<Message> {
+    let read = |(at, line): (usize, &S)| {
+        let value: Value = serde_json::from_str(line.as_ref()).ok()?;
+        let parts: Vec<Part> = match &value["content"] {
+            Value::String(text) => vec![Part::Text { text: text.clone() }],
+            Value::Array(parts) => parts.iter().map(part).collect(),
+            _ => Vec::new(),
+        };
+        let answers = parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
+        let role = match value["role"].as_str()? {
+            "assistant" => Role::Assistant,
+            _ if answers => Role::Tool,
+            _ => Role::User,
+        };
+        Some(Message {
+            id: None,
+            record: None,
+            role,
+            parts,
+            at: None,
+            model: None,
+            usage: None,
+            worker: None,
+            lines: at..at + 1,
+        })
+    };
+    lines.iter().enumerate().filter_map(read).collect()
+}
+
+/// The messages that recorded lines hold, for a conversation that goes on; an error if a model would not take them.
+pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Result<Vec<Value>, &'static str> {
+    let read = |line: &S| serde_json::from_str::<Value>(line.as_ref()).map_err(|_| "it is damaged");
+    let messages = lines.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    match messages.last() {
+        // A model that asked for a call wants to know what came of it.
+        Some(last) if calls(last).next().is_some() => Err("a call was going on"),
+        _ => Ok(messages),
+    }
+}
+
+fn part(value: &Value) -> Part {
+    let text = |field: &str| value[field].as_str().unwrap_or_default().to_string();
+    match value["type"].as_str() {
+        Some("text") => Part::Text { text: text("text") },
+        Some("thinking") => Part::Thinking { text: text("thinking") },
+        Some("tool_use") => {
+            Part::ToolCall { id: text("id"), name: text("name"), input: value["input"].clone(), at: None }
+        }
+        Some("tool_result") => Part::ToolResult {
+            id: text("tool_use_id"),
+            output: value["content"].clone(),
+            failed: value["is_error"] == true,
+            at: None,
+        },
+        _ => Part::Other { value: value.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(id: &str) -> Value {
+        json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": id, "name": "bash", "input": {} }] })
+    }
+
+    #[test]
+    fn only_what_is_new_is_read_and_a_message_that_grew_is_read_again() {
+        let mut talk = Dialogue::new(vec![json!({ "role": "user", "content": "go" })]);
+        let first = talk.fresh(None).unwrap();
+        assert_eq!((first.keep, first.lines.len()), (0, 1));
+        talk.push(asking("a"));
+        let second = talk.fresh(Some(&first.cursor)).unwrap();
+        assert_eq!((second.keep, second.lines.len()), (1, 1));
+        talk.push(json!({ "role": "user", "content": [] }));
+        let third = talk.fresh(Some(&second.cursor)).unwrap();
+        talk.say("one more thing");
+        assert_eq!(talk.messages().len(), 3, "it joins the message that nobody has answered");
+        let fourth = talk.fresh(Some(&third.cursor)).unwrap();
+        assert_eq!((fourth.keep, fourth.lines.len()), (2, 1));
+        assert!(fourth.lines[0].contains("one more thing"));
+    }
+
+    #[test]
+    fn the_turn_that_asked_is_found() {
+        let talk = Dialogue::new(vec![asking("a"), json!({ "role": "user", "content": [] }), asking("b")]);
+        let lines: Vec<&str> = talk.lines.iter().map(String::as_str).collect();
+        let asked = talk.turn(&lines, "b");
+        assert_eq!(asked.turn, Some(Turn { before: 2, id: Some("b".into()) }));
+        assert!(!talk.turn(&lines, "c").settled);
+    }
+
+    #[test]
+    fn secrets_are_not_in_the_lines() {
+        let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+        let talk = Dialogue::new(vec![json!({ "role": "user", "content": format!("use {token}") })]);
+        assert!(!talk.lines[0].contains(&token), "{}", talk.lines[0]);
+        assert!(talk.messages()[0].to_string().contains(&token), "the model gets what the person said");
+    }
+}

@@ -1,0 +1,192 @@
+//! The agent's own record keeping: from what happens to steps of its session.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use stepback_agents::payload::one_line;
+use stepback_agents::record;
+use stepback_agents::stopping::{Passing, Verdict};
+use stepback_engine::control::{Control, Side};
+use stepback_engine::recorder::{Conversation, Effect, Learned, Recorded, Report};
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::event::Event;
+use stepback_model::record::{Session, StepKind};
+use stepback_model::time::Timestamp;
+
+use crate::NAME;
+use crate::conversation::Dialogue;
+use crate::options::Why;
+
+/// Why the agent goes no further.
+#[derive(Debug)]
+pub enum Halt {
+    /// It is over.
+    Over(Why),
+    /// The record cannot be kept.
+    Engine(EngineError),
+}
+
+impl From<EngineError> for Halt {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// What is recorded with a step, besides the step itself.
+#[derive(Default)]
+pub struct With<'a> {
+    /// What it means for the files.
+    pub effect: Option<Effect>,
+    /// The conversation, unless it is a worker's: a session has one.
+    pub dialogue: Option<&'a Dialogue>,
+    /// Paths a call names.
+    pub paths: Vec<String>,
+    /// What is learned about the session.
+    pub learned: Learned,
+}
+
+/// Records the steps of one session.
+pub struct Journal<'a> {
+    /// Where it happens.
+    pub workspace: &'a Workspace<'a>,
+    /// The agent's id of the session.
+    pub session: String,
+    /// Steps so far.
+    pub steps: u64,
+    /// The kinds of step and the number of steps after which it is over.
+    pub limits: (Option<StepKind>, Option<u64>),
+    /// Set when one of them was reached.
+    pub reached: Option<Why>,
+}
+
+impl Journal<'_> {
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        self.workspace.engine.env.now()
+    }
+
+    /// An event of this session.
+    pub fn event(&self, kind: StepKind, summary: &str) -> Event {
+        Event {
+            agent: NAME.into(),
+            session: self.session.clone(),
+            kind,
+            at: None,
+            key: None,
+            call: None,
+            tool: None,
+            worker: None,
+            summary: one_line(summary),
+            input: None,
+            output: None,
+            error: None,
+            duration: None,
+            metadata: None,
+            raw: None,
+        }
+    }
+
+    /// Records an event. Secrets are taken out first.
+    pub fn record(&mut self, event: &Event, with: With<'_>) -> Result<Recorded, EngineError> {
+        let kind = event.kind;
+        let mut event = event.clone();
+        record::redact_event(&mut event);
+        let lock = self.workspace.lock_recording()?;
+        // What hooks of other agents left comes first, so that steps are in order.
+        record::take_in(self.workspace, &lock)?;
+        let recorded = self.workspace.record(
+            &lock,
+            &Report {
+                event,
+                effect: with.effect.unwrap_or(Effect::None),
+                at: self.now(),
+                conversation: with.dialogue.map(|dialogue| dialogue as &dyn Conversation),
+                paths: with.paths,
+                learned: with.learned,
+            },
+        )?;
+        drop(lock);
+        self.steps += 1;
+        let (until, most) = self.limits;
+        if self.reached.is_none() && until == Some(kind) {
+            self.reached = Some(Why::Until);
+        } else if self.reached.is_none() && most.is_some_and(|most| self.steps >= most) {
+            self.reached = Some(Why::MaxSteps);
+        }
+        Ok(recorded)
+    }
+
+    /// Stops at a call if somebody wants that. `None` says that nobody did.
+    pub fn stop_if_wanted(
+        &self,
+        event: &Event,
+        paths: &[String],
+        recorded: &Recorded,
+        patience: std::time::Duration,
+        waits: &dyn Fn() -> bool,
+    ) -> Result<Option<Verdict>, EngineError> {
+        let Some(control) = self.control()? else { return Ok(None) };
+        let side = if event.kind == StepKind::ToolStart { Side::Start } else { Side::End };
+        let mut event = event.clone();
+        // A stop is a file, and shown to people.
+        record::redact_event(&mut event);
+        let passing = Passing {
+            workspace: self.workspace,
+            event: &event,
+            paths,
+            recorded,
+            patience,
+            env: self.workspace.engine.env,
+            waits,
+        };
+        let mut missed = None;
+        let verdict =
+            passing.pass(&control, side, &mut |error| missed = Some(error)).map_err(control_files)?;
+        match missed {
+            Some(error) => Err(error),
+            None => Ok(verdict),
+        }
+    }
+
+    /// What a person left for the agent.
+    pub fn take_said(&self) -> Result<Vec<String>, EngineError> {
+        let Some(control) = self.control()? else { return Ok(Vec::new()) };
+        let session = Session::id_of(self.workspace.record.id, NAME, &self.session);
+        let said = control.take_said(session).map_err(control_files)?;
+        if !said.is_empty() {
+            control.disarm_if_empty();
+        }
+        Ok(said)
+    }
+
+    /// What controls agents here, if there is anything.
+    fn control(&self) -> Result<Option<Control>, EngineError> {
+        let dir = self.workspace.cache_dir()?;
+        Ok(dir.map(|dir| Control::of(&dir)).filter(Control::is_armed))
+    }
+}
+
+fn control_files(error: std::io::Error) -> EngineError {
+    EngineError::Input(format!("cannot use the control files: {error}"))
+}
+
+/// The list of tasks as the state keeps it.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks(Vec<Value>);
+
+impl Tasks {
+    /// Sets how a task stands; a task that is not known is new.
+    pub fn set(&mut self, id: &str, task: &str, worker: &str, status: &str) -> Value {
+        let entry = json!({ "id": id, "task": task, "worker": worker, "status": status });
+        match self.0.iter_mut().find(|known| known["id"] == id) {
+            Some(known) => *known = entry,
+            None => self.0.push(entry),
+        }
+        Value::Array(self.0.clone())
+    }
+}
+
+/// When a run has to end.
+pub fn deadline(timeout: Option<std::time::Duration>) -> Option<Instant> {
+    timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+}

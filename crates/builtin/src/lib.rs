@@ -1,0 +1,24 @@
+//! The built-in agent: a small honest agent loop, recorded and controlled by stepback's own machinery in its own process.
+//!
+//! It is the agent to try stepback with when no other is at hand, and the one whose every request and answer can be run once
+//! more: it asks in the form of the Messages API, whoever answers. What it does to files it does like any agent, in the real
+//! directory; it knows no way around the recorder.
+
+mod conversation;
+mod journal;
+mod options;
+pub mod provider;
+mod request;
+mod run;
+mod tools;
+mod work;
+
+pub use conversation::{Dialogue, messages, resumable};
+pub use options::{Happening, MAX_TURNS, Options, Outcome, Price, Recall, ToolPolicy, Why};
+pub use provider::Provider;
+pub use request::{Answer, Call, read as read_answer};
+pub use run::run;
+pub use tools::{ALL as TOOLS, ToolResult};
+
+/// The agent's name in the record.
+pub const NAME: &str = "stepback";

@@ -1,0 +1,345 @@
+//! The loop: ask the model, run what it asks for, tell it what came out, until it has no more to do.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use stepback_engine::recorder::{Effect, Learned};
+use stepback_engine::{EngineError, Workspace};
+use stepback_exchange::Response;
+use stepback_model::event::{Event, Trouble};
+use stepback_model::record::{Session, StepKind, Trigger};
+
+use crate::NAME;
+use crate::conversation::Dialogue;
+use crate::journal::{Halt, Journal, Tasks, With, deadline};
+use crate::options::{Happening, Options, Outcome, Why};
+use crate::provider::Provider;
+use crate::request::{self, Answer};
+use crate::tools;
+
+/// How long to wait before a busy model is asked again, the first time.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked whether the person wants to end everything.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A conversation that is going on: the agent's, or a worker's.
+pub(crate) struct Party {
+    /// What was said.
+    pub dialogue: Dialogue,
+    /// The worker, as it is recorded: its name and the call that gave it its task.
+    pub worker: Option<String>,
+    /// What the ids of its questions begin with.
+    pub prefix: String,
+}
+
+/// An agent at work.
+pub(crate) struct Agent<'a, 'o> {
+    pub journal: Journal<'a>,
+    pub provider: &'a mut dyn Provider,
+    pub options: Options<'o>,
+    pub deadline: Option<Instant>,
+    pub memory: Map<String, Value>,
+    pub tasks: Tasks,
+    turns: u64,
+    cost: u64,
+}
+
+/// Runs the agent in `workspace` until it is done or must end. An error means that the record could not be kept; whatever the
+/// model or a tool does wrong is part of the outcome.
+pub fn run(
+    workspace: &Workspace<'_>,
+    provider: &mut dyn Provider,
+    mut options: Options<'_>,
+) -> Result<Outcome, EngineError> {
+    let external = options.session.take().unwrap_or_else(|| fresh_name(workspace));
+    let session = Session::id_of(workspace.record.id, NAME, &external);
+    let mut main = Party {
+        dialogue: Dialogue::new(std::mem::take(&mut options.history)),
+        worker: None,
+        prefix: String::new(),
+    };
+    let mut agent = Agent {
+        journal: Journal {
+            workspace,
+            session: external.clone(),
+            steps: 0,
+            limits: (options.until, options.max_steps),
+            reached: None,
+        },
+        provider,
+        deadline: deadline(options.timeout),
+        memory: std::mem::take(&mut options.memory),
+        tasks: Tasks::default(),
+        options,
+        turns: 0,
+        cost: 0,
+    };
+    agent.begin(&main)?;
+    let (text, ended) = match agent.begin_work(&mut main) {
+        Ok(text) => (text, Why::Done),
+        Err(Halt::Over(why)) => (last_words(&main.dialogue), why),
+        Err(Halt::Engine(error)) => return Err(error),
+    };
+    agent.end(&main, &text, &ended)?;
+    let Agent { turns, cost, journal, .. } = agent;
+    Ok(Outcome { session, external, turns, steps: journal.steps, text, cost, ended })
+}
+
+/// An id for a session, in the form that agents use.
+fn fresh_name(workspace: &Workspace<'_>) -> String {
+    let mut name = String::new();
+    for (at, byte) in workspace.engine.env.fresh_id().iter().enumerate() {
+        let gap = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+        // Writing into a String cannot fail.
+        let _ = write!(name, "{gap}{byte:02x}");
+    }
+    name
+}
+
+fn last_words(dialogue: &Dialogue) -> String {
+    let said = dialogue.messages().iter().rev().filter(|message| message["role"] == "assistant");
+    let text = |message: &Value| {
+        let parts = message["content"].as_array()?;
+        let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        (!texts.is_empty()).then(|| texts.join("\n"))
+    };
+    said.into_iter().find_map(text).unwrap_or_default()
+}
+
+impl Agent<'_, '_> {
+    fn begin(&mut self, main: &Party) -> Result<(), EngineError> {
+        let event = self.journal.event(StepKind::AgentStep, "session started");
+        let learned = Learned {
+            directory: Some(self.journal.workspace.root.display().to_string()),
+            model: Some(self.options.model.clone()),
+            quiet: true,
+            environment: Some(json!({ "tools": tools::ALL })),
+            memory: self.remembered(),
+            ..Learned::default()
+        };
+        let effect = Some(Effect::Keep(Trigger::Automatic));
+        self.journal
+            .record(&event, With { effect, learned, dialogue: Some(&main.dialogue), ..With::default() })?;
+        Ok(())
+    }
+
+    fn begin_work(&mut self, main: &mut Party) -> Result<String, Halt> {
+        if let Some(prompt) = self.options.prompt.take() {
+            main.dialogue.say(&prompt);
+            let mut event = self.journal.event(StepKind::UserInput, &prompt);
+            event.input = Some(json!({ "prompt": prompt }));
+            self.journal.record(&event, With { dialogue: Some(&main.dialogue), ..With::default() })?;
+        }
+        self.converse(main)
+    }
+
+    /// Records how it ended. The limits of the run do not count any more.
+    fn end(&mut self, main: &Party, text: &str, ended: &Why) -> Result<(), EngineError> {
+        let dialogue = Some(&main.dialogue);
+        match ended {
+            Why::Done => {
+                let mut event = self.journal.event(StepKind::AgentStep, &format!("done: {text}"));
+                event.output = Some(text.into());
+                let learned = Learned { answered: true, quiet: true, ..Learned::default() };
+                self.journal.record(&event, With { dialogue, learned, ..With::default() })?;
+            }
+            Why::Failed(trouble) => {
+                let mut event = self.journal.event(StepKind::Error, &trouble.message);
+                event.error = Some(trouble.clone());
+                self.journal.record(&event, With { dialogue, ..With::default() })?;
+            }
+            _ => {}
+        }
+        let summary = match ended {
+            Why::Done => "session ended".to_string(),
+            other => format!("session ended: {}", other.name().replace('-', " ")),
+        };
+        let event = self.journal.event(StepKind::AgentStep, &summary);
+        // A command that was cut short may have changed something.
+        let effect = (*ended != Why::Done).then_some(Effect::Keep(Trigger::Automatic));
+        let learned = Learned { ended: true, quiet: true, ..Learned::default() };
+        self.journal.record(&event, With { effect, dialogue, learned, ..With::default() })?;
+        Ok(())
+    }
+
+    /// What the agent remembers, for the state.
+    pub fn remembered(&self) -> Option<Value> {
+        (!self.memory.is_empty()).then(|| {
+            let mut memory = Value::Object(self.memory.clone());
+            stepback_redact::redact_value(&mut memory);
+            memory
+        })
+    }
+
+    /// Whether to go on.
+    pub fn check(&self) -> Result<(), Halt> {
+        if self.options.stop.load(Ordering::Relaxed) {
+            return Err(Halt::Over(Why::Interrupted));
+        }
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(Halt::Over(Why::TimedOut));
+        }
+        self.journal.reached.clone().map_or(Ok(()), |why| Err(Halt::Over(why)))
+    }
+
+    /// Asks and works until the model has no more to do. Returns its last words.
+    pub fn converse(&mut self, party: &mut Party) -> Result<String, Halt> {
+        let before = party.dialogue.answers() as u64;
+        loop {
+            self.listen(party)?;
+            self.check()?;
+            if party.dialogue.answers() as u64 - before >= self.options.max_turns {
+                return Err(Halt::Over(Why::MaxTurns));
+            }
+            let answer = self.ask(party)?;
+            party.dialogue.push(json!({ "role": "assistant", "content": answer.content }));
+            if !answer.text.trim().is_empty() {
+                (self.options.watch)(Happening::Said { worker: party.worker.as_deref(), text: &answer.text });
+            }
+            if answer.calls.is_empty() {
+                // Somebody may have said something while the model gave its last answer.
+                if self.listen(party)? {
+                    continue;
+                }
+                return Ok(answer.text);
+            }
+            let mut results = Vec::new();
+            for call in &answer.calls {
+                self.check()?;
+                let result = self.call(party, call)?;
+                results.push(request::result(&call.id, &result));
+            }
+            party.dialogue.push(json!({ "role": "user", "content": results }));
+        }
+    }
+
+    /// Lets the model hear what a person left for it. Says whether there was anything.
+    fn listen(&mut self, party: &mut Party) -> Result<bool, Halt> {
+        let said = self.journal.take_said()?;
+        for text in &said {
+            party.dialogue.say(text);
+            (self.options.watch)(Happening::Told { text });
+            let mut event = self.journal.event(StepKind::AgentStep, &format!("told: {text}"));
+            event.input = Some(json!({ "text": text }));
+            event.worker.clone_from(&party.worker);
+            self.journal.record(&event, With { dialogue: main_only(party), ..With::default() })?;
+        }
+        Ok(!said.is_empty())
+    }
+
+    /// Asks the model, more than once if it is busy.
+    fn ask(&mut self, party: &Party) -> Result<Answer, Halt> {
+        let mut retry = 0;
+        loop {
+            let (answered, again) = self.ask_once(party, retry)?;
+            let trouble = match answered {
+                Ok(answer) => return Ok(answer),
+                Err(trouble) => trouble,
+            };
+            self.check()?;
+            if !again || retry >= self.options.retries {
+                return Err(Halt::Over(Why::Failed(trouble)));
+            }
+            (self.options.watch)(Happening::Retries { why: &trouble.message });
+            self.pause(PAUSE * 2u32.pow(retry))?;
+            retry += 1;
+        }
+    }
+
+    fn pause(&self, time: Duration) -> Result<(), Halt> {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            self.check()?;
+            std::thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+
+    /// Asks the model once; says whether to ask again if it did not answer.
+    fn ask_once(&mut self, party: &Party, retry: u32) -> Result<(Result<Answer, Trouble>, bool), Halt> {
+        let model = self.options.model.clone();
+        let system = match &party.worker {
+            None => request::system(self.options.system.as_deref(), &self.memory),
+            Some(worker) => {
+                request::system_for_worker(worker.rsplit_once(' ').map_or(worker, |(name, _)| name))
+            }
+        };
+        let request = request::request(&model, &system, party.dialogue.messages(), party.worker.as_deref());
+        let number = party.dialogue.answers() + 1;
+        let again = if retry == 0 { String::new() } else { format!("-again_{retry}") };
+        let id = format!("{}turn_{number}{again}", party.prefix);
+        let count = party.dialogue.messages().len();
+        let unit = if count == 1 { "message" } else { "messages" };
+        let start = Event {
+            key: Some(format!("model {id}")),
+            call: Some(id),
+            tool: Some(model.clone()),
+            worker: party.worker.clone(),
+            input: serde_json::to_value(&request).ok(),
+            ..self.journal.event(StepKind::ModelStart, &format!("{model}: {count} {unit}"))
+        };
+        let dialogue = main_only(party);
+        self.journal.record(&start, With { dialogue, ..With::default() })?;
+        self.check()?;
+        let begun = self.journal.now();
+        let response = self.provider.ask(&request);
+        let took = u64::try_from(self.journal.now().as_micros() - begun.as_micros()).ok();
+        let busy = response.as_ref().is_ok_and(|response| response.status == 429 || response.status >= 500);
+        let answered = response.as_ref().map_err(Clone::clone).and_then(request::read);
+        let (end, cost) = self.model_end(start, response.ok().as_ref(), &answered, took);
+        if answered.is_ok() {
+            self.turns += 1;
+        }
+        self.cost += cost;
+        let learned = Learned { cost, ..Learned::default() };
+        self.journal.record(&end, With { dialogue, learned, ..With::default() })?;
+        Ok((answered, busy))
+    }
+
+    /// The step that ends a question, and what the answer cost.
+    fn model_end(
+        &self,
+        start: Event,
+        response: Option<&Response>,
+        answered: &Result<Answer, Trouble>,
+        took: Option<u64>,
+    ) -> (Event, u64) {
+        let model = &self.options.model;
+        let answer = answered.as_ref().ok();
+        let usage = answer.and_then(|answer| answer.usage);
+        let answering = answer.and_then(|answer| answer.model.as_deref()).unwrap_or(model);
+        let cost = answer.and_then(|answer| answer.cost);
+        let cost = cost.or_else(|| (self.options.price)(answering, &usage?));
+        let summary = match answered {
+            Ok(answer) if answer.calls.is_empty() => answer.text.clone(),
+            Ok(answer) => {
+                let names: Vec<&str> = answer.calls.iter().map(|call| call.tool.as_str()).collect();
+                format!("calls {}", names.join(", "))
+            }
+            Err(trouble) => trouble.message.clone(),
+        };
+        let metadata = json!({
+            "model": answering,
+            "usage": usage,
+            "cost_usd": cost.map(|cost| cost as f64 / 1e6),
+            "stop": answer.and_then(|answer| answer.stop.as_deref()),
+        });
+        let end = Event {
+            input: None,
+            output: response.and_then(|response| serde_json::to_value(response).ok()),
+            error: answered.as_ref().err().cloned(),
+            duration: took,
+            metadata: Some(metadata),
+            ..start
+        };
+        let named = self.journal.event(StepKind::ModelEnd, &summary);
+        (Event { kind: named.kind, summary: named.summary, ..end }, cost.unwrap_or_default())
+    }
+}
+
+/// The conversation of the session: the agent's, not a worker's.
+pub(crate) fn main_only(party: &Party) -> Option<&Dialogue> {
+    party.worker.is_none().then_some(&party.dialogue)
+}

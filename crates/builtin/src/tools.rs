@@ -1,0 +1,204 @@
+//! The tools of the agent: what each is called, what it needs, and what it does to the real directory.
+//!
+//! Whatever goes wrong is told to the model as the result of the call; nothing here ends the agent.
+
+mod bash;
+mod clip;
+mod files;
+mod inside;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Every tool, as scripts and models call them.
+pub const ALL: [&str; 8] = ["read", "write", "edit", "bash", "list", "search", "delegate", "remember"];
+
+/// What a tool gave back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// For the model.
+    pub text: String,
+    /// Whether it went wrong.
+    pub failed: bool,
+}
+
+impl ToolResult {
+    /// It went well.
+    pub fn good(text: impl Into<String>) -> Self {
+        Self { text: text.into(), failed: false }
+    }
+
+    /// It went wrong.
+    pub fn bad(text: impl Into<String>) -> Self {
+        Self { text: text.into(), failed: true }
+    }
+}
+
+/// When a tool has to give up.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits<'a> {
+    /// Set when the person wants to end everything.
+    pub stop: &'a AtomicBool,
+    /// When the whole run has to end.
+    pub deadline: Option<Instant>,
+}
+
+impl Limits<'_> {
+    /// Whether the person wants to end everything.
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// The input of a call, with words for what is wrong with it.
+pub(crate) struct Given<'a>(pub &'a Value);
+
+impl<'a> Given<'a> {
+    /// A text that must be there and say something.
+    pub fn text(&self, field: &str) -> Result<&'a str, String> {
+        match self.any_text(field)? {
+            "" => Err(format!("\"{field}\" is empty")),
+            text => Ok(text),
+        }
+    }
+
+    /// A text that must be there.
+    pub fn any_text(&self, field: &str) -> Result<&'a str, String> {
+        match self.0.get(field) {
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => Err(format!("\"{field}\" must be a text")),
+            None => Err(format!("\"{field}\" is missing")),
+        }
+    }
+
+    /// A text that may be missing.
+    pub fn optional(&self, field: &str) -> Result<Option<&'a str>, String> {
+        match self.0.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(_) => self.any_text(field).map(|text| Some(text).filter(|text| !text.is_empty())),
+        }
+    }
+
+    /// A number that may be missing.
+    pub fn number(&self, field: &str) -> Result<Option<u64>, String> {
+        match self.0.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(format!("\"{field}\" must be a whole number")),
+            },
+        }
+    }
+}
+
+/// Whether a call of the tool can change files. Delegating is not one that can: the worker's own calls are recorded one by
+/// one.
+pub fn can_change(tool: &str) -> bool {
+    matches!(tool, "write" | "edit" | "bash")
+}
+
+/// The paths that a call names, relative to the workspace where they are inside.
+pub fn named_paths(root: &Path, tool: &str, input: &Value) -> Vec<String> {
+    if !matches!(tool, "read" | "write" | "edit" | "list" | "search") {
+        return Vec::new();
+    }
+    let path = input.get("path").and_then(Value::as_str).filter(|path| !path.is_empty());
+    let relative = |path: &str| match inside::relative(root, path) {
+        Ok(inside) => inside.to_string_lossy().into_owned(),
+        Err(_) => path.to_string(),
+    };
+    path.map(relative).into_iter().collect()
+}
+
+/// Runs a tool in the workspace at `root`.
+pub fn run(root: &Path, tool: &str, input: &Value, limits: &Limits<'_>) -> ToolResult {
+    let given = Given(input);
+    let done = match tool {
+        "read" => files::read(root, &given),
+        "write" => files::write(root, &given),
+        "edit" => files::edit(root, &given),
+        "list" => files::list(root, &given),
+        "search" => search::search(root, &given),
+        "bash" => bash::bash(root, &given, limits),
+        other => Err(format!("there is no tool called \"{other}\"; there are {}", ALL.join(", "))),
+    };
+    done.unwrap_or_else(ToolResult::bad)
+}
+
+/// The tools as a model is told about them. A worker has none to delegate with or to remember by.
+pub fn described(for_worker: bool) -> Vec<Value> {
+    let text = |about: &str| json!({ "type": "string", "description": about });
+    let number = |about: &str| json!({ "type": "integer", "description": about });
+    let tool = |name: &str, about: &str, fields: Value, required: &[&str]| {
+        json!({
+            "name": name,
+            "description": about,
+            "input_schema": { "type": "object", "properties": fields, "required": required },
+        })
+    };
+    let path = || text("Path of the file, relative to the project");
+    let mut all = vec![
+        tool(
+            "read",
+            "Reads a text file.",
+            json!({ "path": path(), "offset": number("First line, counted from 1"), "limit": number("How many lines") }),
+            &["path"],
+        ),
+        tool(
+            "write",
+            "Writes a file; what it held before is replaced. Directories are made as needed.",
+            json!({ "path": path(), "content": text("The whole content") }),
+            &["path", "content"],
+        ),
+        tool(
+            "edit",
+            "Replaces a text in a file. It must stand there exactly once.",
+            json!({ "path": path(), "old": text("The text as it stands there"), "new": text("What takes its place") }),
+            &["path", "old", "new"],
+        ),
+        tool(
+            "bash",
+            "Runs a shell command in the project. What it leaves running is ended.",
+            json!({ "command": text("The command"), "timeout": number("Seconds it may take; 120 if not given") }),
+            &["command"],
+        ),
+        tool(
+            "list",
+            "Lists a directory.",
+            json!({ "path": text("The directory; the project itself if not given") }),
+            &[],
+        ),
+        tool(
+            "search",
+            "Finds lines that match a regular expression, in all files that git does not ignore.",
+            json!({
+                "pattern": text("The expression"),
+                "path": text("Only below this directory or in this file"),
+                "glob": text("Only in files whose path matches"),
+            }),
+            &["pattern"],
+        ),
+    ];
+    if !for_worker {
+        all.push(tool(
+            "delegate",
+            "Gives a task to a worker, which has the same tools and knows nothing of this conversation. Its last words are the result.",
+            json!({ "worker": text("A short name for the worker: tester, reviewer"), "task": text("All it needs to know") }),
+            &["worker", "task"],
+        ));
+        all.push(tool(
+            "remember",
+            "Keeps a fact for later; an empty value forgets it.",
+            json!({ "key": text("What it is about"), "value": text("The fact") }),
+            &["key", "value"],
+        ));
+    }
+    all
+}

@@ -1,0 +1,108 @@
+//! `bash`: a shell command in the workspace, with an end.
+//!
+//! It has the environment of the person who started the agent, all of it. What the command leaves running in its process group
+//! ends with it: what runs on behind an agent's back changes files that nobody can account for.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::clip::Clipped;
+use super::{Given, Limits, ToolResult};
+
+/// How long a command may take if nobody says otherwise, in seconds.
+const SECONDS: u64 = 120;
+/// The longest anybody may say.
+const MOST_SECONDS: u64 = 3600;
+/// How often it is looked whether the person wants to end everything.
+const GLANCE: Duration = Duration::from_millis(20);
+/// How long output is waited for after the command has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+enum End {
+    Status(ExitStatus),
+    TimedOut,
+    Interrupted,
+}
+
+/// Runs a command.
+pub fn bash(root: &Path, given: &Given<'_>, limits: &Limits<'_>) -> Result<ToolResult, String> {
+    let command = given.text("command")?;
+    let seconds = given.number("timeout")?.unwrap_or(SECONDS).clamp(1, MOST_SECONDS);
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let until = limits.deadline.map_or(until, |deadline| deadline.min(until));
+    let (mut child, output) = start(root, command)?;
+    let (text, ended) = listen(output);
+    let end = wait(&mut child, until, limits);
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // Nobody may be left in it; then there is nothing to end.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let _ = child.wait();
+    // Somebody who left the group can hold the pipe open; that is not waited for.
+    let _ = ended.recv_timeout(LAST_WORDS);
+    let text = text.lock().unwrap_or_else(PoisonError::into_inner).text();
+    let (last, failed) = match end {
+        End::Status(status) => match (status.code(), status.signal()) {
+            (Some(0), _) => ("[exit code 0]".to_string(), false),
+            (Some(code), _) => (format!("[exit code {code}]"), true),
+            (None, signal) => (format!("[ended by signal {}]", signal.unwrap_or_default()), true),
+        },
+        End::TimedOut => (format!("[ended after {seconds} seconds: it took too long]"), true),
+        End::Interrupted => ("[interrupted]".into(), true),
+    };
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    Ok(ToolResult { text: format!("{text}{gap}{last}"), failed })
+}
+
+/// Starts the shell with both outputs in one pipe.
+fn start(root: &Path, command: &str) -> Result<(Child, std::io::PipeReader), String> {
+    let cannot = |error: std::io::Error| format!("cannot run a shell: {error}");
+    let begin = |shell: &str| -> std::io::Result<_> {
+        let (output, to) = std::io::pipe()?;
+        let mut words = Command::new(shell);
+        words.arg("-c").arg(command).current_dir(root).stdin(Stdio::null());
+        words.stderr(to.try_clone()?).stdout(to).process_group(0);
+        Ok((words.spawn()?, output))
+    };
+    match begin("bash") {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => begin("sh").map_err(cannot),
+        other => other.map_err(cannot),
+    }
+}
+
+/// Reads the output as it comes, and says when it is over.
+fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Receiver<()>) {
+    let text = Arc::new(Mutex::new(Clipped::default()));
+    let (over, ended) = mpsc::channel();
+    let kept = text.clone();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 16 << 10];
+        while let Ok(count @ 1..) = output.read(&mut bytes) {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes[..count]);
+        }
+        let _ = over.send(());
+    });
+    (text, ended)
+}
+
+fn wait(child: &mut Child, until: Instant, limits: &Limits<'_>) -> End {
+    let mut glance = Duration::from_millis(1);
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return End::Status(status),
+            Err(_) => return End::Interrupted,
+            Ok(None) if limits.is_over() => return End::Interrupted,
+            Ok(None) if Instant::now() >= until => return End::TimedOut,
+            Ok(None) => {}
+        }
+        std::thread::sleep(glance);
+        glance = (glance * 2).min(GLANCE);
+    }
+}

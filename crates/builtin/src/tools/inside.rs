@@ -1,0 +1,99 @@
+//! Paths as the model writes them: relative to the workspace, and never out of it.
+//!
+//! This keeps a model from reaching elsewhere by mistake. It is no sandbox: a shell command can go wherever the person can.
+
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+/// The path without `.` and `..`, relative to the workspace; an error if it leads out by its text alone.
+pub fn relative(root: &Path, path: &str) -> Result<PathBuf, String> {
+    let out = || format!("{path} is outside the workspace");
+    if path.contains('\0') {
+        return Err("a path cannot hold a zero byte".into());
+    }
+    let given = Path::new(path);
+    let given = match given.is_absolute() {
+        true => given.strip_prefix(root).map_err(|_| out())?,
+        false => given,
+    };
+    let mut inside = PathBuf::new();
+    for part in given.components() {
+        match part {
+            Component::Normal(name) => inside.push(name),
+            Component::CurDir => {}
+            Component::ParentDir if inside.pop() => {}
+            _ => return Err(out()),
+        }
+    }
+    Ok(inside)
+}
+
+/// Where a path really is, with all links followed; an error if that is outside the workspace. What does not exist yet is
+/// where its nearest directory says.
+pub fn reach(root: &Path, path: &str) -> Result<PathBuf, String> {
+    let inside = relative(root, path)?;
+    let whole = root.join(&inside);
+    let root = root.canonicalize().map_err(|error| format!("cannot open the workspace: {error}"))?;
+    let mut missing = PathBuf::new();
+    for there in whole.ancestors() {
+        match there.canonicalize() {
+            Ok(real) if !real.starts_with(&root) => {
+                return Err(format!("{path} leads out of the workspace through a link"));
+            }
+            Ok(real) if missing.as_os_str().is_empty() => return Ok(real),
+            Ok(real) => return Ok(real.join(missing)),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(format!("{path}: {error}")),
+            // It may be a link that leads nowhere yet, and to write through it would make a file there.
+            Err(_) if there.symlink_metadata().is_ok() => {
+                return Err(format!("{path} goes through a link that leads nowhere"));
+            }
+            Err(_) => {
+                let name = there.file_name().map(Path::new).unwrap_or(Path::new(""));
+                missing =
+                    if missing.as_os_str().is_empty() { name.to_path_buf() } else { name.join(&missing) };
+            }
+        }
+    }
+    Err(format!("{path} cannot be reached"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn no_path_leads_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let root = top.join("work");
+        fs::create_dir_all(root.join("src")).unwrap();
+        fs::write(top.join("secret"), "s").unwrap();
+        symlink(&top, root.join("up")).unwrap();
+        symlink("../secret", root.join("file")).unwrap();
+        symlink("../not-there", root.join("dangling")).unwrap();
+        symlink("src", root.join("within")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        for hostile in [
+            "../secret",
+            "src/../../secret",
+            "/etc/passwd",
+            "up/secret",
+            "up/new",
+            "file",
+            "dangling",
+            "dangling/deep",
+            "loop",
+            "a\0b",
+        ] {
+            assert!(reach(&root, hostile).is_err(), "{hostile}");
+        }
+        assert_eq!(reach(&root, "new/deep/file"), Ok(root.join("new/deep/file")));
+        assert_eq!(reach(&root, "./src/../src/a"), Ok(root.join("src/a")));
+        assert_eq!(reach(&root, "within/a"), Ok(root.join("src/a")), "a link inside is followed");
+        assert_eq!(reach(&root, root.join("src").to_str().unwrap()), Ok(root.join("src")));
+        assert_eq!(reach(&root, "."), Ok(root.clone()));
+    }
+}

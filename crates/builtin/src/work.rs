@@ -1,0 +1,217 @@
+//! One call: recorded, stopped if somebody wants that, run, recorded again.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use stepback_agents::import::describe_call;
+use stepback_agents::record;
+use stepback_agents::stopping::Verdict;
+use stepback_engine::EngineError;
+use stepback_engine::recorder::{Effect, Learned, Recorded};
+use stepback_model::event::{Event, Trouble};
+use stepback_model::record::StepKind;
+
+use crate::conversation::Dialogue;
+use crate::journal::{Halt, With};
+use crate::options::{Happening, Options, ToolPolicy, Why};
+use crate::request::Call;
+use crate::run::{Agent, Party, main_only};
+use crate::tools::{self, Given, Limits, ToolResult};
+
+/// A call in one line.
+fn described(call: &Call) -> String {
+    let text = |field: &str| call.input.get(field).and_then(Value::as_str);
+    match (call.tool.as_str(), text("worker"), text("task"), text("key")) {
+        ("delegate", Some(worker), Some(task), _) => format!("delegate to {worker}: {task}"),
+        ("remember", _, _, Some(key)) => format!("remember: {key}"),
+        _ => describe_call(&call.tool, &call.input),
+    }
+}
+
+impl Agent<'_, '_> {
+    /// Makes a call, from its beginning to its end.
+    pub fn call(&mut self, party: &Party, call: &Call) -> Result<ToolResult, Halt> {
+        let root = self.journal.workspace.root.clone();
+        let worker = party.worker.as_deref();
+        let summary = described(call);
+        let changes = tools::can_change(&call.tool);
+        let paths = tools::named_paths(&root, &call.tool, &call.input);
+        let start = Event {
+            key: Some(call.id.clone()),
+            call: Some(call.id.clone()),
+            tool: Some(call.tool.clone()),
+            worker: party.worker.clone(),
+            input: Some(call.input.clone()),
+            ..self.journal.event(StepKind::ToolStart, &summary)
+        };
+        let effect = changes.then_some(Effect::Before);
+        let with = With { effect, dialogue: main_only(party), paths: paths.clone(), ..With::default() };
+        let recorded = self.journal.record(&start, with)?;
+        self.check()?;
+        (self.options.watch)(Happening::Calls { worker, summary: &start.summary });
+        let verdict = self.stop_if_wanted(&start, &paths, &recorded)?;
+        let mut input = call.input.clone();
+        let mut note = None;
+        match verdict {
+            None | Some(Verdict::Goes) => {}
+            Some(Verdict::Refused(reason)) => {
+                record::refused(self.journal.workspace, &start, &reason, self.journal.now())?;
+                self.check()?;
+                let result = ToolResult::bad(format!("This call was refused and did not run: {reason}"));
+                (self.options.watch)(Happening::Called { worker, tool: &call.tool, result: &result });
+                return Ok(result);
+            }
+            Some(Verdict::Edited(edited)) => {
+                note = Some(format!("[The user changed the input of this call to {edited}]"));
+                input = edited;
+            }
+        }
+        let (mut result, learned) = self.carry_out(party, call, &input)?;
+        if let Some(note) = note {
+            result.text = format!("{note}\n{}", result.text);
+        }
+        let end = Event {
+            input: Some(input),
+            output: serde_json::to_value(&result).ok(),
+            error: result.failed.then(|| Trouble {
+                name: Some("tool".into()),
+                message: result.text.clone(),
+                ..Trouble::default()
+            }),
+            kind: StepKind::ToolEnd,
+            ..start
+        };
+        let effect = changes.then_some(Effect::After);
+        let with = With { effect, dialogue: main_only(party), paths: paths.clone(), learned };
+        let recorded = self.journal.record(&end, with)?;
+        (self.options.watch)(Happening::Called { worker, tool: &call.tool, result: &result });
+        let verdict = self.stop_if_wanted(&end, &paths, &recorded)?;
+        if let Some(Verdict::Refused(reason)) = verdict {
+            result.text = format!("{}\n[The user says about this: {reason}]", result.text);
+        }
+        Ok(result)
+    }
+
+    /// Stops at a call if somebody wants that, as long as the agent itself is wanted.
+    fn stop_if_wanted(
+        &mut self,
+        event: &Event,
+        paths: &[String],
+        recorded: &Recorded,
+    ) -> Result<Option<Verdict>, EngineError> {
+        let Options { stop, patience, watch, .. } = &mut self.options;
+        let deadline = self.deadline;
+        let watch = RefCell::new(Some(watch));
+        let waits = || {
+            // Asked for the first time, it has just begun to wait.
+            if let Some(watch) = watch.take() {
+                watch(Happening::Waits);
+            }
+            !stop.load(Ordering::Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline)
+        };
+        self.journal.stop_if_wanted(event, paths, recorded, *patience, &waits)
+    }
+
+    fn carry_out(
+        &mut self,
+        party: &Party,
+        call: &Call,
+        input: &Value,
+    ) -> Result<(ToolResult, Learned), Halt> {
+        let result = match call.tool.as_str() {
+            // These two change nothing outside the agent, so they are the same whatever calls may do.
+            "delegate" if party.worker.is_none() => self.delegate(call, input)?,
+            "remember" if party.worker.is_none() => {
+                let result = self.remember(input).unwrap_or_else(ToolResult::bad);
+                let memory = Some(self.remembered().unwrap_or_else(|| json!({})));
+                return Ok((result, Learned { memory, ..Learned::default() }));
+            }
+            tool => match &mut self.options.tools {
+                ToolPolicy::Real => {
+                    let limits = Limits { stop: &self.options.stop, deadline: self.deadline };
+                    tools::run(&self.journal.workspace.root, tool, input, &limits)
+                }
+                ToolPolicy::Deny => ToolResult::bad("Tools are not run here."),
+                ToolPolicy::Recorded(recall) => recall(tool, input).unwrap_or_else(|| {
+                    ToolResult::bad("This call was not recorded, and nothing is run here.")
+                }),
+            },
+        };
+        Ok((result, Learned::default()))
+    }
+
+    fn remember(&mut self, input: &Value) -> Result<ToolResult, String> {
+        let given = Given(input);
+        let (key, value) = (given.text("key")?, given.any_text("value")?);
+        if value.is_empty() {
+            self.memory.remove(key);
+            return Ok(ToolResult::good(format!("forgot {key}")));
+        }
+        self.memory.insert(key.to_string(), value.into());
+        Ok(ToolResult::good(format!("remembered {key}")))
+    }
+
+    /// Gives a task to a worker and waits for its last words.
+    fn delegate(&mut self, call: &Call, input: &Value) -> Result<ToolResult, Halt> {
+        let given = Given(input);
+        let asked = given.text("worker").and_then(|worker| Ok((worker, given.text("task")?)));
+        let (name, task) = match asked {
+            Ok((name, task)) => (stepback_agents::payload::one_line(name), task),
+            Err(what) => return Ok(ToolResult::bad(what)),
+        };
+        let worker = format!("{name} {}", call.id);
+        for (kind, summary, status) in [
+            (StepKind::TaskCreated, task.to_string(), "created"),
+            (StepKind::TaskAssigned, format!("{name}: {task}"), "assigned"),
+            (StepKind::TaskStarted, format!("{name}: {task}"), "started"),
+        ] {
+            self.task(call, &worker, task, (kind, &summary, status), None)?;
+        }
+        let mut party = Party {
+            dialogue: Dialogue::new(vec![json!({ "role": "user", "content": task })]),
+            worker: Some(worker.clone()),
+            prefix: format!("{}-", call.id),
+        };
+        let (result, halt) = match self.converse(&mut party) {
+            Ok(text) => (ToolResult::good(text), None),
+            Err(Halt::Over(Why::MaxTurns)) => {
+                (ToolResult::bad(format!("{name} was not done after as many turns as it may have")), None)
+            }
+            Err(Halt::Over(Why::Failed(trouble))) => (ToolResult::bad(trouble.message), None),
+            Err(Halt::Over(why)) => (ToolResult::bad(why.name()), Some(Halt::Over(why))),
+            Err(error) => return Err(error),
+        };
+        let (kind, status) = match result.failed {
+            true => (StepKind::TaskFailed, "failed"),
+            false => (StepKind::TaskCompleted, "completed"),
+        };
+        let summary = format!("{name}: {}", result.text);
+        self.task(call, &worker, task, (kind, &summary, status), Some(&result))?;
+        halt.map_or(Ok(result), Err)
+    }
+
+    fn task(
+        &mut self,
+        call: &Call,
+        worker: &str,
+        task: &str,
+        (kind, summary, status): (StepKind, &str, &str),
+        result: Option<&ToolResult>,
+    ) -> Result<(), EngineError> {
+        let failed = result.filter(|result| result.failed);
+        let event = Event {
+            worker: Some(worker.to_string()),
+            input: Some(json!({ "task": task, "worker": worker, "call": call.id })),
+            output: result.and_then(|result| serde_json::to_value(result).ok()),
+            error: failed.map(|result| Trouble { message: result.text.clone(), ..Trouble::default() }),
+            ..self.journal.event(kind, summary)
+        };
+        let mut tasks = self.tasks.set(&call.id, task, worker, status);
+        stepback_redact::redact_value(&mut tasks);
+        let learned = Learned { tasks: Some(tasks), ..Learned::default() };
+        self.journal.record(&event, With { learned, ..With::default() })?;
+        Ok(())
+    }
+}
