@@ -29,6 +29,7 @@ pub mod rewind;
 pub mod roots;
 mod scope;
 pub mod session;
+pub mod timeline;
 pub mod treeedit;
 pub mod undo;
 pub mod workspace;

@@ -1,11 +1,15 @@
 //! The sessions of a workspace, found by id, by the agent's own id, or by the beginning of either.
 
-use stepback_model::record::Session;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
+use stepback_model::record::Session;
+use stepback_store::StoreError;
 use stepback_store::port::Query;
 
 use crate::error::EngineError;
-use crate::workspace::Workspace;
+use crate::workspace::{Engine, Workspace};
 
 impl Workspace<'_> {
     /// Sessions of agents, the one that did something last first. Where gaps are noted is none.
@@ -28,27 +32,51 @@ impl Workspace<'_> {
 
     /// The one session whose id, or whose id in the agent's own words, begins with `text`.
     pub fn find_session(&self, text: &str) -> Result<Session, EngineError> {
-        let wanted = text.to_ascii_lowercase();
-        let named = |session: &Session| {
-            session.id.to_string().starts_with(&wanted)
-                || session
-                    .info
-                    .external
-                    .as_ref()
-                    .is_some_and(|id| id.to_ascii_lowercase().starts_with(&wanted))
-        };
-        let mut found: Vec<Session> =
-            self.store().sessions(self.record.id)?.into_iter().filter(named).collect();
-        let exact = |session: &Session| session.info.external.as_deref() == Some(text);
-        if found.iter().any(exact) {
-            found.retain(exact);
+        one_named(self.store().sessions(self.record.id)?, text, "this workspace")
+    }
+}
+
+impl Engine<'_> {
+    /// Like [`Workspace::find_session`], among the sessions of every workspace in the store.
+    pub fn find_session_anywhere(&self, text: &str) -> Result<Session, EngineError> {
+        one_named(self.all_sessions()?, text, "this store")
+    }
+
+    /// The sessions of every workspace in the store.
+    pub fn all_sessions(&self) -> Result<Vec<Session>, EngineError> {
+        let mut sessions = Vec::new();
+        for workspace in self.store.workspaces()? {
+            sessions.extend(self.store.sessions(workspace.id)?);
         }
-        match (found.pop(), found.len()) {
-            (Some(session), 0) => Ok(session),
-            (Some(_), more) => {
-                Err(EngineError::Point(format!("{} sessions of this workspace start with {text}", more + 1)))
-            }
-            (None, _) => Err(EngineError::Point(format!("no session of this workspace starts with {text}"))),
+        Ok(sessions)
+    }
+
+    /// Opens the workspace that a session ran in.
+    pub fn workspace_of(&self, session: &Session) -> Result<Workspace<'_>, EngineError> {
+        let known = self.store.workspaces()?.into_iter().find(|workspace| workspace.id == session.workspace);
+        let missing = || StoreError::Corrupt { what: format!("session {} has no workspace", session.id) };
+        let root = PathBuf::from(OsString::from_vec(known.ok_or_else(missing)?.root));
+        self.known_workspace(&root)
+    }
+}
+
+/// The one of these sessions that `text` is the beginning of an id of.
+fn one_named(sessions: Vec<Session>, text: &str, of: &str) -> Result<Session, EngineError> {
+    let wanted = text.to_ascii_lowercase();
+    let named = |session: &Session| {
+        session.id.to_string().starts_with(&wanted)
+            || session.info.external.as_ref().is_some_and(|id| id.to_ascii_lowercase().starts_with(&wanted))
+    };
+    let mut found: Vec<Session> = sessions.into_iter().filter(named).collect();
+    let exact = |session: &Session| session.info.external.as_deref() == Some(text);
+    if found.iter().any(exact) {
+        found.retain(exact);
+    }
+    match (found.pop(), found.len()) {
+        (Some(session), 0) => Ok(session),
+        (Some(_), more) => {
+            Err(EngineError::Point(format!("{} sessions of {of} start with {text}", more + 1)))
         }
+        (None, _) => Err(EngineError::Point(format!("no session of {of} starts with {text}"))),
     }
 }

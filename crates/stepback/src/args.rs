@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub mod live;
+pub mod play;
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
@@ -272,6 +273,9 @@ pub enum Command {
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
+    /// Go through a recorded session again
+    #[command(after_help = play::REPLAY)]
+    Replay(play::Replay),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory that holds the files of one step after another; the workspace is not touched. Exit code 0 is good, 125 cannot tell, anything else is bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"

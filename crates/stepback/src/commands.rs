@@ -19,6 +19,7 @@ mod conversation;
 mod diff;
 mod history;
 mod past;
+mod replay;
 mod rewind;
 mod sessions;
 mod status;
@@ -95,6 +96,7 @@ pub fn run(arguments: Arguments) -> Answer {
             let context = Context::open(&arguments, Make::Yes, "")?;
             sessions::watch(&context, of.session.as_deref(), filter, *limit)
         }
+        Command::Replay(arguments) => replay::replay(&known("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
         Command::Branch(command) => branch::run(&known("files")?, command),
         Command::Settings { key, value } => {

@@ -21,6 +21,7 @@ mod syntax;
 mod tests;
 mod unified;
 
+pub use paint::safe;
 pub use side_by_side::side_by_side;
 pub use stat::{hunks_json, stat, summary_counts};
 pub use unified::unified;

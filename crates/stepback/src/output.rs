@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stepback_model::change::{Change, ChangeKind};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Colours with meanings, or none.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +129,40 @@ pub fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// Columns of the terminal, or enough for a line where there is none.
+pub fn width() -> usize {
+    rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| match size.ws_col {
+        0 => 100,
+        columns => usize::from(columns),
+    })
+}
+
+/// The beginning of a text that fits so many columns, with a mark where it was cut.
+pub fn fit(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_string();
+    }
+    let mut used = 1;
+    let kept = text.chars().take_while(|c| {
+        used += c.width().unwrap_or(0);
+        used <= columns
+    });
+    let mut kept: String = kept.collect();
+    kept.push('…');
+    kept
+}
+
+/// How long something took, in the two largest units that say enough: `0.4 s`, `3 min 20 s`, `2 h 5 min`.
+pub fn took(duration: Duration) -> String {
+    match duration.as_secs() {
+        0 if duration.as_millis() < 1 => "0 s".into(),
+        0..=9 => format!("{:.1} s", duration.as_secs_f64()),
+        seconds @ 10..=59 => format!("{seconds} s"),
+        seconds @ 60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
 }
 
 /// Bytes for people.

@@ -69,8 +69,13 @@ pub fn diff(context: &Context, arguments: &Diff) -> Answer {
     drop(lock);
     let terminal = std::io::stdout().is_terminal();
     let color = Paint::stdout().is_on();
-    let style =
-        Style { color, escape: terminal, width: width(), highlight: color, context: arguments.unified };
+    let style = Style {
+        color,
+        escape: terminal,
+        width: output::width(),
+        highlight: color,
+        context: arguments.unified,
+    };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let shown = if arguments.stat {
         diff_view::stat(&files, &style, &mut out)
@@ -131,12 +136,5 @@ fn load(workspace: &Workspace<'_>, change: &Change) -> Result<FileDiff, Failure>
         old_path: change.from.as_ref().map(|from| from.display().into_owned()),
         old: side(&change.before)?,
         new: side(&change.after)?,
-    })
-}
-
-fn width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout()).map_or(100, |size| match size.ws_col {
-        0 => 100,
-        columns => usize::from(columns),
     })
 }

@@ -1,9 +1,10 @@
 //! `stepback sessions` and `stepback watch`
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stepback_engine::{EngineError, Workspace};
+use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::SessionId;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
@@ -36,6 +37,58 @@ pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session,
             )
         }),
     }
+}
+
+/// The session that `text` names, in whichever workspace of the store it ran: by the beginning of its id, by the agent's own
+/// record of it, or by the directory it ran in. Without a text, the one that did something last here.
+pub fn find<'e>(
+    context: &Context,
+    engine: &'e Engine<'_>,
+    text: Option<&str>,
+) -> Result<(Workspace<'e>, Session), Failure> {
+    let here = context.workspace(engine);
+    let Some(text) = text else {
+        let here = here?;
+        let session = pick(&here, None)?;
+        return Ok((here, session));
+    };
+    if let Ok(here) = here
+        && let Ok(session) = here.find_session(text)
+    {
+        return Ok((here, session));
+    }
+    let unknown = match engine.find_session_anywhere(text) {
+        Ok(session) => return open(engine, session),
+        Err(error) => Failure::from(error).hint("\"stepback sessions\" lists those of this workspace"),
+    };
+    let Ok(path) = context.directory.join(text).canonicalize() else { return Err(unknown) };
+    if path.is_dir() {
+        let workspace = engine.known_workspace(&context.root_of(&path)?)?;
+        stepback_agents::record::take_in_quietly(&workspace)?;
+        let session = pick(&workspace, None)?;
+        return Ok((workspace, session));
+    }
+    let is_it = |session: &Session| {
+        let transcript = session.info.transcript.as_ref().map(Path::new);
+        transcript.is_some_and(|known| {
+            known.file_name() == path.file_name() && known.canonicalize().is_ok_and(|known| known == path)
+        })
+    };
+    // Some agents keep many sessions in one file; the last one at work is meant.
+    let found = engine.all_sessions()?.into_iter().filter(is_it).max_by_key(seen);
+    let session = found.ok_or_else(|| {
+        Failure::new(Kind::Nothing, format!("no session was recorded from {}", path.display()))
+            .hint("\"stepback import FILE\" takes in a conversation that an agent recorded itself")
+    })?;
+    open(engine, session)
+}
+
+/// The workspace of a session, up to date.
+fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, Session), Failure> {
+    let workspace = engine.workspace_of(&session)?;
+    stepback_agents::record::take_in_quietly(&workspace)?;
+    let now = workspace.store().session(session.id).map_err(EngineError::from)?;
+    Ok((workspace, now.unwrap_or(session)))
 }
 
 /// `sessions`

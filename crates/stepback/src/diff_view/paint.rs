@@ -134,7 +134,7 @@ fn escape(c: char) -> String {
 }
 
 /// Text from elsewhere, such as a description, with the same escapes as content.
-pub(super) fn safe(text: &str) -> String {
+pub fn safe(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) || c == '\t' { escape(c) } else { c.to_string() }).collect()
 }
 

@@ -15,6 +15,8 @@ mod hooks_input;
 mod hooks_secrets;
 mod hooks_session;
 mod hostile;
+mod pseudo_terminal;
+mod replays;
 mod sandbox;
 mod talk;
 mod transcripts;

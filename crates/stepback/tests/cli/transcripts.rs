@@ -11,18 +11,20 @@ use serde_json::Value;
 use crate::sandbox::{Ran, Sandbox};
 
 /// A session at the shell, written down.
-struct Transcript {
-    world: Sandbox,
+pub struct Transcript {
+    /// Where it happens.
+    pub world: Sandbox,
     text: String,
 }
 
 impl Transcript {
-    fn new() -> Self {
+    /// Nothing was said yet.
+    pub fn new() -> Self {
         Self { world: Sandbox::frozen(), text: String::new() }
     }
 
     /// Runs `stepback LINE` and writes down what it says and, unless it is zero, its exit code.
-    fn run(&mut self, line: &str) -> &mut Self {
+    pub fn run(&mut self, line: &str) -> &mut Self {
         let ran = self.world.run(words(line));
         self.note(line, &ran);
         self
@@ -43,7 +45,7 @@ impl Transcript {
     }
 
     /// Says what happens between the commands.
-    fn meanwhile(&mut self, what: &str) -> &mut Self {
+    pub fn meanwhile(&mut self, what: &str) -> &mut Self {
         self.text.push_str(&format!("# {what}\n\n"));
         self
     }
@@ -54,7 +56,7 @@ impl Transcript {
     }
 
     /// The transcript; fails if a command broke down or used colours.
-    fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         assert!(!self.text.contains("panicked"), "{}", self.text);
         assert!(!self.text.contains('\x1b'), "colours without a terminal:\n{}", self.text);
         &self.text
@@ -96,6 +98,7 @@ macro_rules! assert_transcript {
         });
     };
 }
+pub(crate) use assert_transcript;
 
 fn project(transcript: &Transcript) {
     let world = &transcript.world;

@@ -1,0 +1,218 @@
+//! A recorded session as something one can go through: forward, back, to the next error, to a number.
+//!
+//! Nothing here reads a store or a clock. Whoever shows a session (a terminal, a browser, an answer to a program) brings its
+//! steps and asks the [`Cursor`] where to go; so all of them go to the same places.
+
+mod spent;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::Serialize;
+use stepback_model::record::{Step, StepKind};
+use stepback_model::time::Timestamp;
+use stepback_store::port::StoredCheckpoint;
+
+pub use spent::{Spent, Tokens};
+
+/// Whether a step is one where something went wrong. What could not be recorded is no error of the agent.
+pub fn is_error(step: &Step) -> bool {
+    step.kind != StepKind::Gap && (step.facts.failed || step.kind == StepKind::Error)
+}
+
+/// Steps in order, and a place among them. It stands on a step whenever there is one.
+#[derive(Clone, Debug, Default)]
+pub struct Cursor {
+    steps: Vec<StoredCheckpoint>,
+    at: usize,
+}
+
+/// What a list of steps is about, at a glance.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Summary {
+    /// How many steps there are.
+    pub steps: u64,
+    /// The number of the first and of the last one.
+    pub numbers: Option<(u64, u64)>,
+    /// When the first and the last one were made.
+    pub times: Option<(Timestamp, Timestamp)>,
+    /// The time between them, in microseconds.
+    pub duration_us: u64,
+    /// The highest model turn.
+    pub iterations: u64,
+    /// How many went wrong.
+    pub errors: u64,
+    /// How many there are of each kind.
+    pub kinds: BTreeMap<StepKind, u64>,
+    /// How often each tool was called.
+    pub tools: BTreeMap<String, u64>,
+}
+
+impl Cursor {
+    /// Stands on the first of these steps, whatever order they come in.
+    pub fn new(mut steps: Vec<StoredCheckpoint>) -> Self {
+        steps.sort_by_key(|stored| stored.checkpoint.step.number);
+        Self { steps, at: 0 }
+    }
+
+    /// All steps, oldest first.
+    pub fn steps(&self) -> &[StoredCheckpoint] {
+        &self.steps
+    }
+
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// How many steps come before the present one.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The step it stands on.
+    pub fn current(&self) -> Option<&StoredCheckpoint> {
+        self.steps.get(self.at)
+    }
+
+    /// Whether it stands on the last step, or there is none.
+    pub fn is_at_end(&self) -> bool {
+        self.at + 1 >= self.steps.len()
+    }
+
+    /// Goes one step on. At the end it stays, and says `None`.
+    pub fn forward(&mut self) -> Option<&StoredCheckpoint> {
+        self.go(self.at.checked_add(1))
+    }
+
+    /// Goes one step back. At the beginning it stays, and says `None`.
+    pub fn backward(&mut self) -> Option<&StoredCheckpoint> {
+        self.go(self.at.checked_sub(1))
+    }
+
+    /// Goes to the first step.
+    pub fn first(&mut self) -> Option<&StoredCheckpoint> {
+        self.go(Some(0))
+    }
+
+    /// Goes to the last step.
+    pub fn last(&mut self) -> Option<&StoredCheckpoint> {
+        self.go(self.steps.len().checked_sub(1))
+    }
+
+    /// Goes to the step with this number, or to the first one after it. Beyond the last it stays, and says `None`.
+    pub fn jump(&mut self, number: u64) -> Option<&StoredCheckpoint> {
+        self.go(Some(self.steps.partition_point(|stored| stored.checkpoint.step.number < number)))
+    }
+
+    /// Goes to the next step that `wanted` says yes to. If there is none it stays, and says `None`.
+    pub fn next_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StoredCheckpoint> {
+        let after = self.steps.iter().enumerate().skip(self.at + 1);
+        let found = after.into_iter().find(|(_, stored)| wanted(&stored.checkpoint.step));
+        self.go(found.map(|(at, _)| at))
+    }
+
+    /// Goes back to the nearest step that `wanted` says yes to. If there is none it stays, and says `None`.
+    pub fn previous_where(&mut self, wanted: impl Fn(&Step) -> bool) -> Option<&StoredCheckpoint> {
+        let before = self.steps.iter().take(self.at);
+        let found = before.into_iter().rposition(|stored| wanted(&stored.checkpoint.step));
+        self.go(found)
+    }
+
+    /// Goes to the next step of a kind.
+    pub fn next_of(&mut self, kind: StepKind) -> Option<&StoredCheckpoint> {
+        self.next_where(|step| step.kind == kind)
+    }
+
+    /// Goes back to the nearest step of a kind.
+    pub fn previous_of(&mut self, kind: StepKind) -> Option<&StoredCheckpoint> {
+        self.previous_where(|step| step.kind == kind)
+    }
+
+    /// Goes to the next step where something went wrong.
+    pub fn next_error(&mut self) -> Option<&StoredCheckpoint> {
+        self.next_where(is_error)
+    }
+
+    /// Goes back to the nearest step where something went wrong.
+    pub fn previous_error(&mut self) -> Option<&StoredCheckpoint> {
+        self.previous_where(is_error)
+    }
+
+    fn go(&mut self, to: Option<usize>) -> Option<&StoredCheckpoint> {
+        let to = to.filter(|to| *to < self.steps.len())?;
+        self.at = to;
+        self.steps.get(to)
+    }
+
+    /// The steps whose numbers are in a range.
+    pub fn range(&self, numbers: RangeInclusive<u64>) -> &[StoredCheckpoint] {
+        let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
+        let first = self.steps.partition_point(|stored| number(stored) < *numbers.start());
+        let end = self.steps.partition_point(|stored| number(stored) <= *numbers.end());
+        self.steps.get(first..end).unwrap_or_default()
+    }
+
+    /// The steps of a kind.
+    pub fn of_kind(&self, kind: StepKind) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
+        self.steps.iter().filter(move |stored| stored.checkpoint.step.kind == kind)
+    }
+
+    /// The steps where something went wrong.
+    pub fn errors(&self) -> impl DoubleEndedIterator<Item = &StoredCheckpoint> {
+        self.steps.iter().filter(|stored| is_error(&stored.checkpoint.step))
+    }
+
+    /// From the first step to the last.
+    pub fn duration(&self) -> Duration {
+        self.steps.last().map_or(Duration::ZERO, |last| self.since_start(last))
+    }
+
+    /// From the first step to this one.
+    pub fn since_start(&self, stored: &StoredCheckpoint) -> Duration {
+        self.steps.first().map_or(Duration::ZERO, |first| between(first, stored))
+    }
+
+    /// How long after the present step the next one came.
+    pub fn gap(&self) -> Option<Duration> {
+        Some(between(self.current()?, self.steps.get(self.at + 1)?))
+    }
+
+    /// What the steps are about.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary {
+            steps: self.steps.len() as u64,
+            duration_us: u64::try_from(self.duration().as_micros()).unwrap_or(u64::MAX),
+            errors: self.errors().count() as u64,
+            ..Summary::default()
+        };
+        if let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) {
+            let (first, last) = (&first.checkpoint.step, &last.checkpoint.step);
+            summary.numbers = Some((first.number, last.number));
+            summary.times = Some((first.at, last.at));
+        }
+        for stored in &self.steps {
+            let step = &stored.checkpoint.step;
+            summary.iterations = summary.iterations.max(step.facts.iteration);
+            *summary.kinds.entry(step.kind).or_default() += 1;
+            if let (StepKind::ToolStart, Some(tool)) = (step.kind, &step.facts.tool) {
+                *summary.tools.entry(tool.clone()).or_default() += 1;
+            }
+        }
+        summary
+    }
+}
+
+/// The time between two steps; none if clocks say that the later one came first.
+fn between(first: &StoredCheckpoint, second: &StoredCheckpoint) -> Duration {
+    let [first, second] = [first, second].map(|stored| stored.checkpoint.step.at.as_micros());
+    Duration::from_micros(u64::try_from(second.saturating_sub(first)).unwrap_or(0))
+}

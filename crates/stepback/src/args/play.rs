@@ -1,0 +1,68 @@
+//! The words of commands that go through what was recorded: replay and compare.
+
+use clap::Args;
+
+/// Examples of `replay`.
+pub const REPLAY: &str = "\
+On a terminal, keys go through the session: space plays and pauses, n and p go one step on and back, e and E to the next \
+and previous error, g to a number, + and - change the speed, q quits.
+
+Examples:
+  stepback replay                            the last session here
+  stepback replay 4f2a --speed 2x
+  stepback replay 4f2a --filter tool-start,error --plain
+  stepback replay 4f2a --from-iteration 3 --until error:last
+  stepback replay ~/.claude/projects/p/4f2a.jsonl";
+
+/// Going through a session again.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The session: the beginning of its id, ours or the agent's, its transcript, or the directory it ran in [default: the last at work here]
+    pub session: Option<String>,
+    /// Let as much time pass between steps as there was, at most 5 seconds each
+    #[arg(long)]
+    pub timed: bool,
+    /// Play faster or slower: 2x, 0.5x
+    #[arg(long, value_name = "SPEED", value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Only steps of these kinds, separated by commas
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    pub filter: Vec<String>,
+    /// Begin with the agent's Nth turn
+    #[arg(long, value_name = "N")]
+    pub from_iteration: Option<u64>,
+    /// Begin with step N
+    #[arg(long, value_name = "N")]
+    pub from_sequence: Option<u64>,
+    /// End with this point
+    #[arg(long, value_name = "POINT")]
+    pub until: Option<String>,
+    /// Print everything and end, on a terminal too
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// Reads how many times faster than it was: `2`, `2x`, `0.5x`.
+fn speed(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches(['x', 'X']);
+    match number.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
+        Ok(_) => Err("the speed must be more than 0".into()),
+        Err(_) => Err("write how many times faster, such as 2x or 0.5x".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::speed;
+
+    #[test]
+    fn speeds_are_numbers_above_zero() {
+        assert_eq!(speed("2"), Ok(2.0));
+        assert_eq!(speed("2x"), Ok(2.0));
+        assert_eq!(speed(" 0.5X "), Ok(0.5));
+        for wrong in ["0", "-1x", "inf", "NaN", "fast", "", "x", "2y"] {
+            assert!(speed(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `stepback replay`
+
+mod block;
+mod player;
+mod screen;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use serde_json::json;
+use stepback_engine::timeline::Cursor;
+use stepback_engine::{EngineError, Workspace, diff};
+use stepback_model::change::Change;
+use stepback_model::point::{Anchor, PointExpr};
+use stepback_model::record::Session;
+use stepback_model::time::Timestamp;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use self::block::Shown;
+use self::player::Player;
+use super::{Answer, DONE, sessions, view};
+use crate::args::play::Replay;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+
+/// Nobody waits longer than this for the next step, however long the agent thought.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// How long to wait for the next step at a speed.
+fn pause(gap: Duration, speed: f64) -> Duration {
+    gap.min(LONGEST).div_f64(speed.max(0.001))
+}
+
+/// `replay`
+pub fn replay(context: &Context, arguments: &Replay) -> Answer {
+    let engine = context.engine();
+    let (workspace, session) = sessions::find(context, &engine, arguments.session.as_deref())?;
+    let cursor = Cursor::new(wanted(context, &workspace, &session, arguments)?);
+    if cursor.is_empty() {
+        output::say_for_people(context.json, "No step matches.");
+        return DONE;
+    }
+    let speed = arguments.speed.unwrap_or(1.0);
+    let timed = arguments.timed || arguments.speed.is_some();
+    let tape = Tape { workspace: &workspace, session: &session, began: began(&workspace, &session)? };
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if terminal && !context.json && !arguments.plain {
+        return screen::play(&tape, Player::new(cursor, timed, speed));
+    }
+    if !context.json {
+        let title = session.info.title.as_deref().unwrap_or_default();
+        output::line(Paint::stdout().strong(format!("{}  {title}", sessions::name(&session)).trim_end()));
+    }
+    let mut before: Option<&StoredCheckpoint> = None;
+    for stored in cursor.steps() {
+        if let (Some(before), true) = (before, timed) {
+            let gap = cursor.since_start(stored).saturating_sub(cursor.since_start(before));
+            std::thread::sleep(pause(gap, speed));
+        }
+        before = Some(stored);
+        let shown = tape.look(stored)?;
+        match context.json {
+            true => output::line(tape.document(&shown)),
+            false => {
+                let lines = block::lines(&shown, Paint::stdout(), output::width());
+                lines.iter().for_each(output::line);
+            }
+        }
+    }
+    DONE
+}
+
+/// The steps of the session that were asked for.
+fn wanted(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    session: &Session,
+    arguments: &Replay,
+) -> Result<Vec<StoredCheckpoint>, Failure> {
+    let until =
+        arguments.until.as_ref().map(|point| until(context, workspace, session, point)).transpose()?;
+    let query = Query {
+        session: Some(session.id),
+        kinds: sessions::kinds(&arguments.filter)?,
+        after: arguments.from_sequence.map(|number| number.saturating_sub(1)),
+        before: until.map(|number| number.saturating_add(1)),
+        oldest_first: true,
+        ..Query::default()
+    };
+    let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+    steps.retain(|stored| {
+        stored.checkpoint.hidden_by.is_none()
+            && arguments.from_iteration.is_none_or(|from| stored.checkpoint.step.facts.iteration >= from)
+    });
+    Ok(steps)
+}
+
+/// When the first step of a session was made.
+fn began(workspace: &Workspace<'_>, session: &Session) -> Result<Timestamp, Failure> {
+    let query = Query { session: Some(session.id), oldest_first: true, limit: Some(1), ..Query::default() };
+    let first = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+    Ok(first.first().map_or(session.started_at, |stored| stored.checkpoint.step.at))
+}
+
+/// The number of the step that a point names, which is one of this session where a session must be meant.
+fn until(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    session: &Session,
+    point: &str,
+) -> Result<u64, Failure> {
+    let of_session = PointExpr::parse(point).is_ok_and(|parsed| {
+        parsed.session.is_none()
+            && matches!(parsed.anchor, Anchor::Error(_) | Anchor::Tool { .. } | Anchor::Iteration(_))
+    });
+    let point = if of_session { format!("{}#{point}", session.id) } else { point.to_string() };
+    Ok(context.resolve(workspace, &point)?.checkpoint.step.number)
+}
+
+/// A session, and what is needed to show its steps.
+struct Tape<'w> {
+    workspace: &'w Workspace<'w>,
+    session: &'w Session,
+    /// When its first step was made, shown or not.
+    began: Timestamp,
+}
+
+impl Tape<'_> {
+    /// Everything about a step that is shown.
+    fn look<'s>(&self, stored: &'s StoredCheckpoint) -> Result<Shown<'s>, Failure> {
+        let after = stored.checkpoint.step.at.as_micros().saturating_sub(self.began.as_micros());
+        Ok(Shown {
+            stored,
+            detail: self.workspace.detail_of(&stored.checkpoint.step)?,
+            changes: self.changes(stored)?,
+            after: Duration::from_micros(u64::try_from(after).unwrap_or(0)),
+        })
+    }
+
+    /// What a checkpoint found changed since the step it grew from. What was given up cannot be told.
+    fn changes(&self, stored: &StoredCheckpoint) -> Result<Vec<Change>, Failure> {
+        let (Some(_), Some(parent)) = (stored.checkpoint.trigger, stored.checkpoint.step.parent) else {
+            return Ok(Vec::new());
+        };
+        let Some(before) = self.workspace.store().step(parent).map_err(EngineError::from)? else {
+            return Ok(Vec::new());
+        };
+        let state = |stored| match self.workspace.state_of(stored) {
+            Err(EngineError::Purged { .. } | EngineError::NoFiles { .. }) => Ok(None),
+            Err(error) => Err(error),
+            Ok(state) => Ok(Some(state)),
+        };
+        let (Some(before), Some(after)) = (state(&before)?, state(stored)?) else { return Ok(Vec::new()) };
+        Ok(diff::visible(self.workspace.store(), &before, &after)?)
+    }
+
+    fn document(&self, shown: &Shown<'_>) -> serde_json::Value {
+        let mut value = view::step(shown.stored);
+        value["agent"] = json!(self.session.agent);
+        value["after_us"] = json!(u64::try_from(shown.after.as_micros()).unwrap_or(u64::MAX));
+        for name in ["input", "output", "error", "metadata"] {
+            value[name] = json!(shown.detail.as_ref().and_then(|detail| detail.get(name)));
+        }
+        value["changes"] = shown.changes.iter().map(view::change).collect();
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_longer_than_five_seconds() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(pause(hour, 1.0), LONGEST);
+        assert_eq!(pause(hour, 2.0), LONGEST / 2);
+        assert_eq!(pause(Duration::from_secs(1), 0.5), Duration::from_secs(2));
+        assert_eq!(pause(Duration::ZERO, 0.25), Duration::ZERO);
+    }
+}

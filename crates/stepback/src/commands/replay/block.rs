@@ -1,0 +1,279 @@
+//! One step as a few lines that a person can read.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use stepback_engine::timeline::{self, Spent};
+use stepback_model::change::Change;
+use stepback_model::record::StepKind;
+use stepback_store::port::StoredCheckpoint;
+
+use super::super::view;
+use crate::diff_view;
+use crate::output::{self, Paint};
+
+/// How many lines of an input or an output are shown.
+const FEW: usize = 6;
+/// How many lines of what a person said.
+const MANY: usize = 40;
+/// How many changed paths.
+const PATHS: usize = 12;
+/// What stands in front of lines that belong to a step.
+const INDENT: &str = "                  ";
+
+/// A step with what is shown of it.
+pub struct Shown<'s> {
+    /// The step.
+    pub stored: &'s StoredCheckpoint,
+    /// Its input, output and the rest.
+    pub detail: Option<Value>,
+    /// What changed with it.
+    pub changes: Vec<Change>,
+    /// How long after the first step of the session it came.
+    pub after: Duration,
+}
+
+/// The lines, each at most `width` columns wide.
+pub fn lines(shown: &Shown<'_>, paint: Paint, width: usize) -> Vec<String> {
+    let step = &shown.stored.checkpoint.step;
+    let room = width.saturating_sub(INDENT.len()).max(10);
+    let (clock, number) = (clock(shown.after), format!("#{}", step.number));
+    let kind = format!("{:<12}", step.kind.as_str());
+    let kind = if timeline::is_error(step) { paint.bad(kind) } else { colored(step.kind, kind, paint) };
+    let failed = if step.facts.failed { "  failed" } else { "" };
+    let took = match (step.kind, step.facts.duration) {
+        (StepKind::ToolEnd | StepKind::ModelEnd, Some(micros)) => {
+            format!("  {}", output::took(Duration::from_micros(micros)))
+        }
+        _ => String::new(),
+    };
+    let title = diff_view::safe(&view::title(shown.stored));
+    let title = output::fit(&title, room.saturating_sub(14 + failed.len() + took.len()).max(10));
+    let mut lines = vec![format!(
+        "{}  {}  {kind}  {title}{}{}",
+        paint.dim(format!("{clock:>8}")),
+        paint.strong(format!("{number:<6}")),
+        paint.bad(failed),
+        paint.dim(took)
+    )];
+    for (line, mood) in body(shown) {
+        let line = format!("{INDENT}{}", output::fit(&diff_view::safe(&line.replace('\t', "    ")), room));
+        lines.push(match mood {
+            Mood::Said => line,
+            Mood::Quiet => paint.dim(line),
+            Mood::Bad => paint.bad(line),
+        });
+    }
+    for change in shown.changes.iter().take(PATHS) {
+        let path = output::fit(&view::change_path(change), room.saturating_sub(13));
+        lines.push(format!("{INDENT}{}{} {path}", paint.change(change), pad(change.kind().as_str(), 12)));
+    }
+    if let Some(more) = shown.changes.len().checked_sub(PATHS).filter(|more| *more > 0) {
+        lines.push(paint.dim(format!("{INDENT}… {}", output::count(more as u64, "more path"))));
+    }
+    lines
+}
+
+/// Blanks that make a painted word as wide as others.
+fn pad(word: &str, columns: usize) -> String {
+    " ".repeat(columns.saturating_sub(word.len()))
+}
+
+/// How a line is meant.
+#[derive(Clone, Copy)]
+enum Mood {
+    Said,
+    Quiet,
+    Bad,
+}
+
+fn colored(kind: StepKind, text: String, paint: Paint) -> String {
+    match kind {
+        StepKind::UserInput => paint.name(text),
+        StepKind::ToolStart | StepKind::ToolEnd => paint.good(text),
+        StepKind::ModelStart | StepKind::ModelEnd => paint.note(text),
+        StepKind::Checkpoint | StepKind::Rewind => paint.strong(text),
+        _ => paint.dim(text),
+    }
+}
+
+/// What happened, below the line that names it.
+fn body(shown: &Shown<'_>) -> Vec<(String, Mood)> {
+    let Some(detail) = &shown.detail else { return Vec::new() };
+    let step = &shown.stored.checkpoint.step;
+    let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
+    let mut lines = Vec::new();
+    let mut put = |texts: Vec<String>, most, mood| {
+        lines.extend(few(texts, most).into_iter().map(|text| (text, mood)));
+    };
+    match step.kind {
+        StepKind::UserInput => {
+            let said = get("input").and_then(|input| input.get("prompt").or(Some(input)));
+            // One line is in the summary already.
+            let texts = said.map(texts).unwrap_or_default();
+            if texts.len() > 1 || texts.iter().any(|text| *text != step.summary) {
+                put(texts, MANY, Mood::Said);
+            }
+        }
+        StepKind::ToolStart => put(get("input").map(texts).unwrap_or_default(), FEW, Mood::Quiet),
+        StepKind::ModelStart => put(get("input").map(asked).unwrap_or_default(), FEW, Mood::Quiet),
+        StepKind::ModelEnd => {
+            put(Spent::of(detail).as_ref().map(spent).into_iter().collect(), 1, Mood::Quiet);
+            let answer = get("output").filter(|output| output.is_string());
+            put(answer.map(texts).unwrap_or_default(), FEW, Mood::Said);
+            put(ended(detail), FEW, Mood::Bad);
+        }
+        _ => {
+            let texts = get("output").map(texts).unwrap_or_default();
+            if !matches!(&texts[..], [one] if step.summary.ends_with(one.as_str())) {
+                put(texts, FEW, Mood::Said);
+            }
+        }
+    }
+    if let Some(error) = get("error") {
+        let message = error.get("message").unwrap_or(error);
+        put(texts(message), FEW, Mood::Bad);
+    }
+    lines
+}
+
+/// What a model is asked, without the conversation that is asked with.
+fn asked(input: &Value) -> Vec<String> {
+    let text = |pointer: &str| input.pointer(pointer).and_then(Value::as_str);
+    let Some(path) = text("/path") else { return texts(input) };
+    let count = |pointers: [&str; 3]| {
+        pointers.iter().find_map(|pointer| input.pointer(pointer)?.as_array()).map(Vec::len)
+    };
+    let mut parts = vec![text("/body/model").unwrap_or(path).to_string()];
+    if let Some(messages) = count(["/body/messages", "/body/input", "/body/contents"]) {
+        parts.push(output::count(messages as u64, "message"));
+    }
+    if let Some(tools) = input.pointer("/body/tools").and_then(Value::as_array) {
+        parts.push(output::count(tools.len() as u64, "tool"));
+    }
+    vec![parts.join(", ")]
+}
+
+/// Model, tokens and cost on one line.
+fn spent(spent: &Spent) -> String {
+    let mut parts: Vec<String> = spent.model.iter().cloned().collect();
+    if let Some(tokens) = spent.tokens {
+        let cached = match tokens.cache_read {
+            0 => String::new(),
+            read => format!(" (+{} cached)", output::grouped(read)),
+        };
+        parts.push(format!(
+            "{}{cached} → {}",
+            output::count(tokens.input, "token"),
+            output::grouped(tokens.output)
+        ));
+    }
+    parts.extend(spent.cost_usd.map(|cost| format!("${cost:.4}")));
+    parts.join(", ")
+}
+
+/// How an answer ended, unless all went well.
+fn ended(detail: &Value) -> Vec<String> {
+    let status = detail.pointer("/output/status").and_then(Value::as_u64).filter(|status| *status >= 400);
+    let ended = detail.pointer("/output/ended").filter(|ended| ended.as_str() != Some("complete"));
+    let ended = ended.map(|ended| match ended {
+        Value::String(word) => word.clone(),
+        other => texts(other).join(" "),
+    });
+    status.map(|status| format!("status {status}")).into_iter().chain(ended).collect()
+}
+
+/// A value as lines: texts as they are, fields with their names, nothing for what is empty.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::String(text) => text.trim_end().lines().map(str::to_string).collect(),
+        // A piece of what a model or a tool said, as most agents write it down.
+        Value::Object(fields) if fields.get("type").is_some_and(|kind| kind == "text") => {
+            fields.get("text").map(texts).unwrap_or_default()
+        }
+        Value::Object(fields) => fields.iter().flat_map(|(name, value)| field(name, value)).collect(),
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_string()) => {
+            items.iter().flat_map(texts).collect()
+        }
+        other => vec![other.to_string()],
+    }
+}
+
+fn field(name: &str, value: &Value) -> Vec<String> {
+    let nothing = match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    if nothing {
+        return Vec::new();
+    }
+    match value {
+        Value::String(text) if text.trim_end().contains('\n') => {
+            let inside = texts(value).into_iter().map(|line| format!("  {line}"));
+            std::iter::once(format!("{name}:")).chain(inside).collect()
+        }
+        Value::String(text) => vec![format!("{name}: {}", text.trim_end())],
+        other => vec![format!("{name}: {other}")],
+    }
+}
+
+/// The first lines, and how many more there are.
+fn few(mut lines: Vec<String>, most: usize) -> Vec<String> {
+    if lines.len() > most {
+        let more = lines.len() - (most - 1);
+        lines.truncate(most - 1);
+        lines.push(format!("… {}", output::count(more as u64, "more line")));
+    }
+    lines
+}
+
+/// A moment of a session: `0:07`, `12:34`, `1:02:03`.
+fn clock(after: Duration) -> String {
+    let seconds = after.as_secs();
+    match seconds / 3600 {
+        0 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_become_a_few_lines() {
+        let input = json!({ "command": "ls\nls -l", "timeout": 5, "background": false, "note": "" });
+        assert_eq!(texts(&input), ["command:", "  ls", "  ls -l", "timeout: 5"]);
+        assert_eq!(texts(&json!("one\ntwo\n")), ["one", "two"]);
+        assert_eq!(texts(&json!([{ "type": "text", "text": "hello" }])), ["hello"]);
+        let many = few((1..=9).map(|n| n.to_string()).collect(), 4);
+        assert_eq!(many, ["1", "2", "3", "… 6 more lines"]);
+    }
+
+    #[test]
+    fn model_calls_say_what_they_used() {
+        let call = json!({ "metadata": {
+            "model": "m", "usage": { "input": 1200, "output": 34, "cache_read": 5 }, "cost_usd": 0.0125
+        } });
+        let line = Spent::of(&call).as_ref().map(spent);
+        assert_eq!(line.as_deref(), Some("m, 1,200 tokens (+5 cached) → 34, $0.0125"));
+        let request =
+            json!({ "path": "/v1/messages", "body": { "model": "m", "messages": [1, 2], "tools": [1] } });
+        assert_eq!(asked(&request), ["m, 2 messages, 1 tool"]);
+        let failed = json!({ "output": { "status": 529, "ended": { "cut-off": "reset" } } });
+        assert_eq!(ended(&failed), ["status 529", "cut-off: reset"]);
+        assert!(ended(&json!({ "output": { "status": 200, "ended": "complete" } })).is_empty());
+    }
+
+    #[test]
+    fn moments_are_told_like_a_clock() {
+        assert_eq!(clock(Duration::from_secs(7)), "0:07");
+        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
+    }
+}

@@ -1,0 +1,302 @@
+//! What keys do while a session is played. Knows no terminal, so that every key can be tried without one.
+
+use std::time::Duration;
+
+use stepback_engine::timeline::Cursor;
+
+/// Speeds that + and - go through.
+const SPEEDS: [f64; 8] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+
+/// A key, as far as it means something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// A character.
+    Char(char),
+    /// An arrow.
+    Left,
+    /// An arrow.
+    Right,
+    /// Home.
+    Home,
+    /// End.
+    End,
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Backspace.
+    Backspace,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// What a key leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// It goes on.
+    Stay,
+    /// It is over.
+    Quit,
+}
+
+/// A session that is played.
+pub struct Player {
+    /// Where it stands.
+    pub cursor: Cursor,
+    /// Whether it goes on by itself.
+    pub playing: bool,
+    /// How many times faster than it was.
+    pub speed: f64,
+    /// Whether keys are explained instead of steps shown.
+    pub help: bool,
+    /// A number that is being typed.
+    typed: Option<String>,
+    /// What the last key could not do.
+    note: Option<String>,
+}
+
+/// What keys do, for people.
+pub const HELP: [(&str, &str); 10] = [
+    ("space", "play, pause"),
+    ("n, →", "one step on"),
+    ("p, ←", "one step back"),
+    ("e", "next error"),
+    ("E", "previous error"),
+    ("g", "go to a step: type its number, then Enter"),
+    ("Home, End", "first step, last step"),
+    ("+, -", "faster, slower"),
+    ("?", "this list"),
+    ("q, Ctrl-C", "quit"),
+];
+
+impl Player {
+    /// Stands on the first step.
+    pub fn new(cursor: Cursor, playing: bool, speed: f64) -> Self {
+        Self { cursor, playing, speed, help: false, typed: None, note: None }
+    }
+
+    /// Does what a key says.
+    pub fn press(&mut self, key: Key) -> Next {
+        if key == Key::Interrupt {
+            return Next::Quit;
+        }
+        self.note = None;
+        if self.typed.is_some() {
+            self.type_number(key);
+            return Next::Stay;
+        }
+        if std::mem::take(&mut self.help) {
+            return Next::Stay;
+        }
+        let nowhere = match key {
+            Key::Char('q') | Key::Escape => return Next::Quit,
+            Key::Char(' ') => {
+                self.playing = !self.playing;
+                // Played to its end, it begins again.
+                if self.playing && self.cursor.is_at_end() {
+                    self.cursor.first();
+                }
+                None
+            }
+            Key::Char('n') | Key::Right => self.by_hand(|cursor| cursor.forward().is_some(), "the last step"),
+            Key::Char('p') | Key::Left => {
+                self.by_hand(|cursor| cursor.backward().is_some(), "the first step")
+            }
+            Key::Char('e') => {
+                self.by_hand(|cursor| cursor.next_error().is_some(), "no error after this step")
+            }
+            Key::Char('E') => {
+                self.by_hand(|cursor| cursor.previous_error().is_some(), "no error before this step")
+            }
+            Key::Home => self.by_hand(|cursor| cursor.first().is_some(), ""),
+            Key::End => self.by_hand(|cursor| cursor.last().is_some(), ""),
+            Key::Char('g') => {
+                self.playing = false;
+                self.typed = Some(String::new());
+                None
+            }
+            Key::Char('+' | '=') => {
+                self.speed = SPEEDS.into_iter().find(|speed| *speed > self.speed).unwrap_or(self.speed);
+                None
+            }
+            Key::Char('-') => {
+                self.speed = SPEEDS.into_iter().rfind(|speed| *speed < self.speed).unwrap_or(self.speed);
+                None
+            }
+            Key::Char('?') => {
+                self.help = true;
+                None
+            }
+            _ => None,
+        };
+        self.note = nowhere;
+        Next::Stay
+    }
+
+    /// Goes somewhere because a person said so, and stops playing; says why not if there is no such place.
+    fn by_hand(&mut self, go: impl FnOnce(&mut Cursor) -> bool, otherwise: &str) -> Option<String> {
+        self.playing = false;
+        (!go(&mut self.cursor)).then(|| otherwise.to_string())
+    }
+
+    fn type_number(&mut self, key: Key) {
+        let Some(typed) = &mut self.typed else { return };
+        match key {
+            Key::Char(digit) if digit.is_ascii_digit() && typed.len() < 12 => typed.push(digit),
+            Key::Backspace => {
+                typed.pop();
+            }
+            Key::Enter => {
+                let wanted = typed.parse::<u64>();
+                self.typed = None;
+                if let Ok(number) = wanted
+                    && self.cursor.jump(number).is_none()
+                {
+                    self.note = Some(format!("no step #{number} or later"));
+                }
+            }
+            Key::Escape | Key::Char('q') => self.typed = None,
+            _ => {}
+        }
+    }
+
+    /// How long the present step is shown before the next one; `None` if it stays.
+    pub fn wait(&self) -> Option<Duration> {
+        let gap = self.cursor.gap().filter(|_| self.playing && !self.help)?;
+        Some(super::pause(gap, self.speed))
+    }
+
+    /// The time for the present step is over.
+    pub fn tick(&mut self) {
+        if self.playing {
+            self.cursor.forward();
+            self.playing = !self.cursor.is_at_end();
+        }
+    }
+
+    /// The line at the bottom.
+    pub fn status(&self) -> String {
+        if let Some(typed) = &self.typed {
+            return format!("go to step #{typed}_   Enter goes there, Escape does not");
+        }
+        let mark = if self.playing { "▶" } else { "⏸" };
+        let number = self.cursor.current().map_or(0, |stored| stored.checkpoint.step.number);
+        let place = format!("#{number}  {}/{}", self.cursor.position() + 1, self.cursor.len());
+        let rest = match &self.note {
+            Some(note) if !note.is_empty() => note.clone(),
+            _ => "space play/pause  n/p step  e/E error  g go to  +/- speed  ? help  q quit".to_string(),
+        };
+        format!("{mark} {place}  {}x  {rest}", self.speed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stepback_model::hash::{Hash, ObjectKind};
+    use stepback_model::ids::{SessionId, StepId};
+    use stepback_model::record::{Annotation, Checkpoint, Facts, Step, StepKind};
+    use stepback_model::time::Timestamp;
+    use stepback_store::port::StoredCheckpoint;
+
+    use super::*;
+
+    /// Five steps, ten seconds apart; the fourth went wrong.
+    fn player() -> Player {
+        let steps = (1..=5).map(|number: u64| {
+            let step = Step {
+                id: StepId::from_bytes([number as u8; 16]),
+                session: SessionId::from_bytes([0; 16]),
+                number: number * 10,
+                parent: None,
+                kind: StepKind::ToolEnd,
+                at: Timestamp::from_micros(number as i64 * 10_000_000),
+                state: Hash::of(ObjectKind::State, b""),
+                summary: String::new(),
+                facts: Facts { failed: number == 4, ..Facts::default() },
+            };
+            let checkpoint =
+                Checkpoint { step, annotation: Annotation::default(), trigger: None, hidden_by: None };
+            StoredCheckpoint { checkpoint, purged: false }
+        });
+        Player::new(Cursor::new(steps.collect()), false, 1.0)
+    }
+
+    fn at(player: &Player) -> u64 {
+        player.cursor.current().map_or(0, |stored| stored.checkpoint.step.number)
+    }
+
+    fn press(player: &mut Player, keys: &str) {
+        for key in keys.chars() {
+            let key = if key == '\n' { Key::Enter } else { Key::Char(key) };
+            assert_eq!(player.press(key), Next::Stay);
+        }
+    }
+
+    #[test]
+    fn every_key_does_what_it_says() {
+        let mut player = player();
+        press(&mut player, "n");
+        assert_eq!(at(&player), 20);
+        player.press(Key::Right);
+        assert_eq!(at(&player), 30);
+        press(&mut player, "p");
+        player.press(Key::Left);
+        assert_eq!(at(&player), 10);
+        press(&mut player, "p");
+        assert!(player.status().contains("the first step"), "{}", player.status());
+        press(&mut player, "e");
+        assert_eq!(at(&player), 40);
+        press(&mut player, "e");
+        assert!(player.status().contains("no error after"), "{}", player.status());
+        player.press(Key::End);
+        press(&mut player, "E");
+        assert_eq!(at(&player), 40);
+        press(&mut player, "g21\n");
+        assert_eq!(at(&player), 30, "the next one after it");
+        press(&mut player, "g99\n");
+        assert!(player.status().contains("no step #99"), "{}", player.status());
+        press(&mut player, "g1");
+        player.press(Key::Backspace);
+        press(&mut player, "20\n");
+        assert_eq!(at(&player), 20);
+        press(&mut player, "++-");
+        assert_eq!(player.speed, 2.0);
+        press(&mut player, "?");
+        assert!(player.help);
+        press(&mut player, "n");
+        assert!(!player.help && at(&player) == 20, "any key goes back to the steps");
+        assert_eq!(player.press(Key::Char('q')), Next::Quit);
+        assert_eq!(player.press(Key::Interrupt), Next::Quit);
+    }
+
+    #[test]
+    fn it_plays_to_the_end_and_then_from_the_beginning() {
+        let mut player = player();
+        assert_eq!(player.wait(), None);
+        press(&mut player, " ");
+        assert_eq!(player.wait(), Some(Duration::from_secs(5)), "ten seconds are too long");
+        press(&mut player, "+");
+        assert_eq!(player.wait(), Some(Duration::from_millis(2500)));
+        for _ in 0..4 {
+            player.tick();
+        }
+        assert_eq!((at(&player), player.playing, player.wait()), (50, false, None));
+        press(&mut player, " ");
+        assert_eq!((at(&player), player.playing), (10, true));
+        press(&mut player, "n");
+        assert!(!player.playing, "whoever goes by hand looks around");
+        assert_eq!(player.press(Key::Interrupt), Next::Quit, "while typing too");
+    }
+
+    #[test]
+    fn speeds_stay_within_reason_and_any_can_be_given() {
+        let mut player = player();
+        player.speed = 3.0;
+        press(&mut player, "+");
+        assert_eq!(player.speed, 4.0);
+        press(&mut player, "++++++++");
+        assert_eq!(player.speed, 32.0);
+        press(&mut player, "---------------");
+        assert_eq!(player.speed, 0.25);
+    }
+}

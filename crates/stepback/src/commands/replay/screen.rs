@@ -1,0 +1,185 @@
+//! The terminal while a session is played: keys in, steps out, and everything as it was afterwards.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{execute, queue};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::Tape;
+use super::block;
+use super::player::{HELP, Key, Next, Player};
+use crate::commands::{Answer, DONE};
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+
+/// How long to wait for a key before looking whether somebody wants us to end.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Whether the terminal is in our hands.
+static HELD: AtomicBool = AtomicBool::new(false);
+
+/// The terminal in our hands; given back when dropped.
+struct Held;
+
+impl Held {
+    fn take() -> io::Result<Self> {
+        // What a panic says is lost on the other screen, so that goes first.
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            before(info);
+        }));
+        terminal::enable_raw_mode()?;
+        HELD.store(true, Ordering::Relaxed);
+        let held = Self;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+/// Makes the terminal what it was, once.
+fn give_back() {
+    if HELD.swap(false, Ordering::Relaxed) {
+        let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+/// Plays until somebody has seen enough.
+pub fn play(tape: &Tape<'_>, mut player: Player) -> Answer {
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&ended))?;
+    }
+    {
+        let _held = Held::take()?;
+        watch(tape, &mut player, &ended)?;
+    }
+    if let Some(stored) = player.cursor.current() {
+        let number = stored.checkpoint.step.number;
+        output::say(
+            Paint::stderr().dim(format!("Left at #{number}; \"stepback at '#{number}'\" shows its state.")),
+        );
+    }
+    DONE
+}
+
+fn watch(tape: &Tape<'_>, player: &mut Player, ended: &AtomicBool) -> Result<(), Failure> {
+    let mut shown_since = Instant::now();
+    draw(tape, player)?;
+    while !ended.load(Ordering::Relaxed) {
+        let left = player.wait().map(|wait| wait.saturating_sub(shown_since.elapsed()));
+        if left == Some(Duration::ZERO) {
+            player.tick();
+            shown_since = Instant::now();
+            draw(tape, player)?;
+        }
+        match event::poll(left.map_or(GLANCE, |left| left.min(GLANCE))) {
+            Ok(false) => continue,
+            Ok(true) => {}
+            // A signal; the loop looks what it was.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        }
+        match event::read()? {
+            Event::Key(pressed) => {
+                let Some(key) = meaning(pressed) else { continue };
+                let before = (player.cursor.position(), player.playing);
+                if player.press(key) == Next::Quit {
+                    return Ok(());
+                }
+                if before != (player.cursor.position(), player.playing) {
+                    shown_since = Instant::now();
+                }
+                draw(tape, player)?;
+            }
+            Event::Resize(..) => draw(tape, player)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn meaning(pressed: KeyEvent) -> Option<Key> {
+    if pressed.kind == KeyEventKind::Release {
+        return None;
+    }
+    let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match pressed.code {
+        KeyCode::Char('c' | 'd') if control => Key::Interrupt,
+        KeyCode::Char(_) if control => return None,
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Left | KeyCode::Up => Key::Left,
+        KeyCode::Right | KeyCode::Down => Key::Right,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        _ => return None,
+    })
+}
+
+/// Shows the present step at the bottom, with as much of what came before as there is room for.
+fn draw(tape: &Tape<'_>, player: &Player) -> Result<(), Failure> {
+    let (columns, rows) = terminal::size().unwrap_or((80, 24));
+    let (columns, rows) = (usize::from(columns.max(20)), usize::from(rows.max(3)));
+    let room = rows - 1;
+    let paint = Paint::stdout();
+    let lines = match player.help {
+        true => HELP
+            .iter()
+            .map(|(key, what)| format!("  {} {what}", paint.strong(format!("{key:<12}"))))
+            .collect(),
+        false => page(tape, player, columns, room)?,
+    };
+    let mut out = io::stdout().lock();
+    for (row, line) in lines.iter().enumerate() {
+        let row = u16::try_from(row).unwrap_or(u16::MAX);
+        queue!(out, MoveTo(0, row), Clear(ClearType::UntilNewLine))?;
+        write!(out, "{line}")?;
+    }
+    let end = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    queue!(out, MoveTo(0, end), Clear(ClearType::FromCursorDown))?;
+    queue!(out, MoveTo(0, u16::try_from(room).unwrap_or(u16::MAX)))?;
+    // One column stays free: a full last line would scroll the screen.
+    write!(out, "{}", paint.strong(output::fit(&player.status(), columns - 1)))?;
+    out.flush()?;
+    Ok(())
+}
+
+fn page(tape: &Tape<'_>, player: &Player, columns: usize, room: usize) -> Result<Vec<String>, Failure> {
+    let mut blocks: Vec<Vec<String>> = Vec::new();
+    let mut used = 0;
+    let steps = player.cursor.steps();
+    for stored in steps.iter().take(player.cursor.position() + 1).rev() {
+        let lines = block::lines(&tape.look(stored)?, Paint::stdout(), columns - 1);
+        used += lines.len();
+        blocks.push(lines);
+        if used >= room {
+            break;
+        }
+    }
+    // A step that is taller than the screen is shown from its beginning; of those before it, the end.
+    let present = blocks.first().map_or(0, Vec::len);
+    let mut lines: Vec<String> = blocks.into_iter().rev().flatten().collect();
+    if present > room {
+        lines.drain(..lines.len() - present);
+    } else {
+        lines.drain(..lines.len().saturating_sub(room));
+    }
+    lines.truncate(room);
+    Ok(lines)
+}
