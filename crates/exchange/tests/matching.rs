@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use stepback_exchange::matching::{Difference, Found, Places, Recording};
 use stepback_exchange::{Chunks, Ended, Exchange, Request, Response, Wire};
@@ -404,5 +405,35 @@ fn any_body_can_be_looked_for() {
         }
         let other = request("POST", path, json!({"messages": [{"role": 1}], "input": [2], "contents": "x"}));
         assert!(!matches!(recording.find(&other), Found::Same(_)));
+    }
+}
+
+/// A long session: every request carries all of the conversation before it.
+#[test]
+fn a_long_session_is_found_from_its_beginning_to_its_end() {
+    let results: Vec<String> =
+        (0..100).map(|at| format!("{at}: {}", "some line of output\n".repeat(20))).collect();
+    let results: Vec<&str> = results.iter().map(String::as_str).collect();
+    let mut recording = recording((0..100).map(|count| OLD.claude("go", &results[..count])));
+    for count in 0..100 {
+        assert_eq!(recording.find(&NEW.claude("go", &results[..count])), Found::Same(count));
+    }
+}
+
+proptest! {
+    #[test]
+    fn words_that_differ_are_never_the_same(old in "[a-z0-9 ./:-]{1,40}", new in "[a-z0-9 ./:-]{1,40}") {
+        prop_assume!(old != new);
+        let mut recording = recording([OLD.claude("go", &[&old])]);
+        prop_assert_eq!(recording.find(&NEW.claude("go", &[&old])), Found::Same(0));
+        let (_, parts) = differences(recording.find(&NEW.claude("go", &[&new])));
+        prop_assert_eq!(parts[0].path.as_str(), "messages[2].content[0].content");
+    }
+
+    #[test]
+    fn any_text_can_be_looked_for(text in "(/home/dev|/tmp/|Today's date is |Chunk ID: |[0-9a-f]{8}-|[0-9]{13}|session_id|é|.){0,12}") {
+        let mut recording = recording([OLD.opencode(&text)]);
+        prop_assert_eq!(recording.find(&OLD.opencode(&text)), Found::Same(0));
+        recording.find(&NEW.gemini(&text));
     }
 }

@@ -26,11 +26,9 @@ impl Directories {
             let Some(path) = path.filter(|path| path.len() > 1) else { continue };
             all.push((path.to_owned(), name));
             // Claude Code names the folder of a project by its path, with `-` for everything else than letters and digits.
-            if path.matches('/').count() > 1 {
-                all.push((path.replace('/', "-"), name));
-                let dashed = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
-                all.push((path.chars().map(dashed).collect(), name));
-            }
+            all.push((path.replace('/', "-"), name));
+            let dashed = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+            all.push((path.chars().map(dashed).collect(), name));
             let passing = name.contains("tmp") || name.contains("temp");
             if passing && !temporary.iter().any(|known| known.strip_suffix('/') == Some(name)) {
                 temporary.push(format!("{name}/"));
@@ -124,8 +122,14 @@ fn stands_alone(text: &str, from: usize, to: usize) -> bool {
     let part_of_name =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.') || byte >= 0x80;
     let (before, after) = (&text.as_bytes()[..from], &text.as_bytes()[to..]);
-    // In the name of a project's folder, more of the path follows behind a dash, and anything may stand before it.
-    let dashed = text.as_bytes()[from] == b'-';
+    // In the name of a project's folder, more of the path follows behind a dash. A short one is a word like others, and
+    // only known by what stands before it.
+    let path = &text.as_bytes()[from..to];
+    let dashed = path.starts_with(b"-");
+    let short = path.iter().filter(|byte| **byte == b'-').count() < 2;
+    if dashed && short && !before.ends_with(b"/projects/") {
+        return false;
+    }
     let open = match after {
         [b'-', ..] if dashed => false,
         // A dot may end a sentence.
@@ -140,11 +144,13 @@ fn stands_alone(text: &str, from: usize, to: usize) -> bool {
 type Length = fn(&str) -> Option<usize>;
 
 /// Words that announce something of the moment.
-const LABELS: [(&str, Length); 9] = [
+const LABELS: [(&str, Length); 10] = [
     ("Today's date is ", day),
     ("Today's date: ", day),
     ("<current_date>", until_tag),
     ("<timezone>", until_tag),
+    // Gemini CLI names the folder of a project by the name or a hash of its directory.
+    ("/.gemini/tmp/", name),
     ("Chunk ID: ", hex),
     ("Wall time: ", number),
     ("Process Group PGID: ", number),
@@ -166,6 +172,10 @@ fn day(text: &str) -> Option<usize> {
 
 fn until_tag(text: &str) -> Option<usize> {
     text.find('<').filter(|length| *length < 80)
+}
+
+fn name(text: &str) -> Option<usize> {
+    Some(run(text, |letter| letter.is_alphanumeric() || "-_".contains(letter)))
 }
 
 fn hex(text: &str) -> Option<usize> {
@@ -266,7 +276,12 @@ mod tests {
     use super::*;
 
     fn directories() -> Directories {
-        let places = [("/home/dev/my.app", "<workspace>"), ("/home/dev", "<home>"), ("/var/tmp", "<tmp>")];
+        let places = [
+            ("/home/dev/my.app", "<workspace>"),
+            ("/home/dev", "<home>"),
+            ("/var/tmp/", "<tmp>"),
+            ("/app", "<short>"),
+        ];
         let places = places.map(|(path, name)| (PathBuf::from(path), name));
         Directories::new(places.iter())
     }
@@ -288,7 +303,9 @@ mod tests {
         becomes("\"/home/dev\": /home/dev/my.app/", "\"<home>\": <workspace>/");
         becomes("~/.claude/projects/-home-dev-my-app/x", "~/.claude/projects/<workspace>/x");
         becomes("/home/dev/my.app2 /home/dev/my.app-old", "<home>/my.app2 <home>/my.app-old");
-        stays("/home/developer /x/home/dev /home/dev.old");
+        becomes("~/.claude/projects/-app/x", "~/.claude/projects/<short>/x");
+        becomes("/app/x and /home/dev/.gemini/tmp/my-app/chats", "<short>/x and <home>/.gemini/tmp/<>/chats");
+        stays("/home/developer /x/home/dev /home/dev.old my-app --app /apps");
     }
 
     #[test]
