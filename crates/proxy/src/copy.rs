@@ -1,0 +1,240 @@
+//! Copies of bodies for the record: bounded each and all together, decompressed, and in the end text.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stepback_exchange::Chunks;
+
+use crate::decode::{Decoded, Decoder};
+
+/// Bytes that all copies share.
+pub(crate) struct Budget {
+    held: AtomicU64,
+    most: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self { held: AtomicU64::new(0), most })
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        self.held
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+                held.checked_add(bytes).filter(|sum| *sum <= self.most)
+            })
+            .is_ok()
+    }
+}
+
+/// A share of the budget, given back when it is dropped.
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A copy of a body that is on its way.
+pub(crate) struct Copy {
+    share: Share,
+    most: u64,
+    bytes: Vec<u8>,
+    /// How many bytes passed, as they were carried.
+    pub(crate) passed: u64,
+    left_out: u64,
+    decoder: Option<Decoder>,
+    /// Whether what is kept is free of compression.
+    pub(crate) decoded: bool,
+    full: bool,
+    chunks: Chunks,
+}
+
+/// A copy that is complete.
+pub(crate) struct Text {
+    pub(crate) body: String,
+    pub(crate) chunks: Chunks,
+    pub(crate) left_out: u64,
+    pub(crate) share: Share,
+}
+
+impl Copy {
+    /// An empty one; `encoding` is the body's `content-encoding`.
+    pub(crate) fn new(budget: &Arc<Budget>, most: u64, encoding: Option<&str>) -> Self {
+        let encoding = encoding.filter(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
+        let decoder = encoding.and_then(Decoder::of);
+        Self {
+            share: Share { budget: Arc::clone(budget), bytes: 0 },
+            most,
+            bytes: Vec::new(),
+            passed: 0,
+            left_out: 0,
+            decoded: encoding.is_none() || decoder.is_some(),
+            decoder,
+            full: false,
+            chunks: Chunks::default(),
+        }
+    }
+
+    /// Takes a piece in and returns what it says, without compression. A piece that cannot be decompressed is kept as it is.
+    pub(crate) fn push<'a>(&'a mut self, after: u64, piece: &'a [u8]) -> &'a [u8] {
+        self.passed += piece.len() as u64;
+        if self.full {
+            self.left_out += piece.len() as u64;
+            return if self.decoder.is_none() { piece } else { &[] };
+        }
+        let before = self.bytes.len();
+        let room = usize::try_from(self.most).unwrap_or(usize::MAX).saturating_sub(before);
+        match self.decoder.as_mut().map(|decoder| decoder.push(piece, room)) {
+            None => self.keep(piece, room),
+            Some(Decoded::Bytes(bytes)) => self.keep(&bytes, room),
+            Some(Decoded::TooMuch(bytes)) => {
+                self.keep(&bytes, room);
+                self.full = true;
+                // How much more it would have been is not known; that there was more is.
+                self.left_out += 1;
+            }
+            Some(Decoded::Broken(bytes)) => {
+                self.decoder = None;
+                self.decoded = false;
+                if bytes.is_empty() { self.keep(piece, room) } else { self.keep(&bytes, room) }
+            }
+        }
+        let kept = self.bytes.len() - before;
+        if kept > 0 {
+            self.chunks.push(after, kept as u64);
+        }
+        if self.full && self.decoder.is_none() { piece } else { &self.bytes[before..] }
+    }
+
+    fn keep(&mut self, piece: &[u8], room: usize) {
+        let fits = piece.len().min(room);
+        if self.share.budget.take(fits as u64) {
+            self.share.bytes += fits as u64;
+            self.bytes.extend_from_slice(&piece[..fits]);
+            self.left_out += (piece.len() - fits) as u64;
+            self.full = fits < piece.len();
+        } else {
+            self.left_out += piece.len() as u64;
+            self.full = true;
+        }
+    }
+
+    /// Whether what is kept so far ends with a whole event of a stream.
+    pub(crate) fn ends_with_an_event(&self) -> bool {
+        self.full || self.bytes.ends_with(b"\n\n") || self.bytes.ends_with(b"\r\n\r\n")
+    }
+
+    /// The bytes themselves, for somebody who needs no text.
+    pub(crate) fn text(self) -> Text {
+        let mut chunks = self.chunks;
+        let body = match String::from_utf8(self.bytes) {
+            Ok(body) => body,
+            Err(error) => lossy(error.as_bytes(), &mut chunks),
+        };
+        Text { body, chunks, left_out: self.left_out, share: self.share }
+    }
+}
+
+/// Bytes as far as they can be shown, with sizes of chunks that fit what became of them.
+fn lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
+    let mut body = String::with_capacity(bytes.len());
+    let mut read = 0usize;
+    let mut chunk_end = 0u64;
+    let mut at = 0usize;
+    let mut ends = Vec::with_capacity(chunks.0.len());
+    // For every chunk: where its end lies in the text. An end within a character that cannot be shown moves behind it.
+    let mut note = |read: usize, piece: usize, written: usize, shown: usize| {
+        while at < chunks.0.len() {
+            let end = usize::try_from(chunk_end + chunks.0[at].bytes).unwrap_or(usize::MAX);
+            if end > read + piece {
+                break;
+            }
+            ends.push(if piece == shown { written + (end - read) } else { written + shown } as u64);
+            chunk_end = end as u64;
+            at += 1;
+        }
+    };
+    for part in bytes.utf8_chunks() {
+        let (valid, invalid) = (part.valid(), part.invalid());
+        note(read, valid.len(), body.len(), valid.len());
+        body.push_str(valid);
+        read += valid.len();
+        if !invalid.is_empty() {
+            let sign = char::REPLACEMENT_CHARACTER;
+            // One byte shown as three, or three as three: the length alone does not tell, so it is never taken as equal.
+            note(read, invalid.len(), body.len() + sign.len_utf8(), 0);
+            body.push(sign);
+            read += invalid.len();
+        }
+    }
+    let mut before = 0;
+    for (chunk, end) in chunks.0.iter_mut().zip(ends) {
+        chunk.bytes = end - before;
+        before = end;
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(budget: u64, most: u64) -> Copy {
+        Copy::new(&Budget::new(budget), most, None)
+    }
+
+    #[test]
+    fn chunks_fit_the_text_whatever_the_bytes_are() {
+        let mut copy = copy(1000, 1000);
+        for (after, piece) in [&b"a\xff"[..], &b"\xe2\x82"[..], &b"\xac!"[..], &b"\xf0\x9f"[..]].into_iter().enumerate() {
+            copy.push(after as u64, piece);
+        }
+        let text = copy.text();
+        assert_eq!(text.body, "a\u{fffd}\u{20ac}!\u{fffd}");
+        let sizes: Vec<u64> = text.chunks.0.iter().map(|chunk| chunk.bytes).collect();
+        assert_eq!(sizes.iter().sum::<u64>(), text.body.len() as u64);
+        assert_eq!(sizes, [4, 2, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_counted() {
+        let mut copy = copy(1000, 5);
+        assert_eq!(copy.push(1, b"abc"), b"abc");
+        assert_eq!(copy.push(2, b"defg"), b"defg");
+        assert_eq!(copy.push(3, b"hi"), b"hi");
+        let text = copy.text();
+        assert_eq!((text.body.as_str(), text.left_out), ("abcde", 4));
+        assert_eq!(text.chunks.to_string(), "1+3 1+2");
+    }
+
+    #[test]
+    fn all_copies_share_one_budget_and_give_it_back() {
+        let budget = Budget::new(10);
+        let mut first = Copy::new(&budget, 100, None);
+        let mut second = Copy::new(&budget, 100, None);
+        first.push(0, b"12345678");
+        second.push(0, b"123");
+        let text = second.text();
+        assert_eq!((text.body.as_str(), text.left_out), ("", 3));
+        drop(first);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn plain_text_that_claims_to_be_packed_is_kept() {
+        let mut copy = Copy::new(&Budget::new(1000), 1000, Some("gzip"));
+        copy.push(0, b"{\"error\":");
+        copy.push(1, b"\"no\"}");
+        assert!(!copy.decoded);
+        assert_eq!(copy.text().body, "{\"error\":\"no\"}");
+    }
+}
