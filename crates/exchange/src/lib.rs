@@ -5,6 +5,7 @@
 //! seen before.
 
 pub mod chunks;
+mod documents;
 pub mod edit;
 pub mod matching;
 pub mod meaning;

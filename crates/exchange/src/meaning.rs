@@ -1,8 +1,18 @@
 //! What a request asks and what an answer says, the same for every wire.
 
+mod chat;
+mod gemini;
+mod messages;
+mod reading;
+mod responses;
+
+use memchr::memmem;
 use serde_json::Value;
 
+use crate::documents::Documents;
 use crate::{Request, Response, Wire};
+
+pub(crate) use reading::{Kind, Place, Reading};
 
 /// What a request asks.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -88,18 +98,124 @@ pub struct Answered {
 
 /// What a request asks.
 pub fn asked(wire: Wire, request: &Request) -> Asked {
-    let _ = (wire, request);
-    unimplemented!()
+    match wire {
+        Wire::Messages => messages::asked(&request.body),
+        Wire::Chat => chat::asked(&request.body),
+        Wire::Responses => responses::asked(&request.body),
+        Wire::Gemini => gemini::asked(&request.path, &request.body),
+    }
 }
 
-/// What an answer says. Broken answers are read as far as they go.
+/// What an answer says. Broken answers are read as far as they go. An error that the model reports is an end of its own.
 pub fn answered(wire: Wire, response: &Response) -> Answered {
-    let _ = (wire, response);
-    unimplemented!()
+    let documents = Documents::of(&response.body);
+    let mut answered = read(wire, &documents).answered(&documents);
+    if answered.error.is_none() && response.status >= 400 {
+        let words = response.body.trim();
+        answered.error = Some(if words.is_empty() {
+            format!("status {}", response.status)
+        } else {
+            words.chars().take(500).collect()
+        });
+    }
+    answered
 }
 
-/// Whether a piece of a streamed answer holds the end of what the model says, after which an agent may act.
+/// Finds the texts and calls of an answer, and the rest of what it says.
+pub(crate) fn read(wire: Wire, documents: &Documents) -> Reading {
+    match wire {
+        Wire::Messages => messages::read(documents),
+        Wire::Chat => chat::read(documents),
+        Wire::Responses => responses::read(documents),
+        Wire::Gemini => gemini::read(documents),
+    }
+}
+
+/// Whether a piece of a streamed answer holds the end of what the model says, after which an agent may act. An error is an
+/// end too. A piece that only looks like it (a text about `message_stop`) counts as well: that costs a little time and no more.
 pub fn is_last(wire: Wire, piece: &[u8]) -> bool {
-    let _ = (wire, piece);
-    unimplemented!()
+    let has = |marker: &[u8]| memmem::find(piece, marker).is_some();
+    match wire {
+        Wire::Messages => has(b"message_stop") || names_error(piece),
+        Wire::Chat => has(b"[DONE]") || holds(piece, b"\"finish_reason\"", b"\"") || holds_error(piece),
+        Wire::Responses => ends_response(piece) || holds_error(piece) || names_error(piece),
+        Wire::Gemini => {
+            holds(piece, b"\"finishReason\"", b"\"") || has(b"\"blockReason\"") || holds_error(piece)
+        }
+    }
+}
+
+/// Whether there is an event `response.completed`, `response.failed` or `response.incomplete`.
+fn ends_response(piece: &[u8]) -> bool {
+    const ENDS: [&[u8]; 3] = [b"completed", b"failed", b"incomplete"];
+    memmem::find_iter(piece, b"response.").any(|at| {
+        let rest = &piece[at + b"response.".len()..];
+        ENDS.iter().any(|end| rest.starts_with(end))
+    })
+}
+
+/// Whether some field's value is `"error"`.
+fn names_error(piece: &[u8]) -> bool {
+    memmem::find_iter(piece, b"\"error\"")
+        .any(|at| piece[..at].iter().rev().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':'))
+}
+
+fn holds_error(piece: &[u8]) -> bool {
+    holds(piece, b"\"error\"", b"{\"")
+}
+
+/// Whether a field has a value that begins with one of these bytes.
+fn holds(piece: &[u8], field: &[u8], begins: &[u8]) -> bool {
+    memmem::find_iter(piece, field).any(|at| {
+        let mut rest = piece[at + field.len()..].iter().filter(|byte| !byte.is_ascii_whitespace());
+        rest.next() == Some(&b':') && rest.next().is_some_and(|first| begins.contains(first))
+    })
+}
+
+/// What an error document says, in the model's words.
+fn error_of(value: &Value) -> Option<String> {
+    let error = match &value["error"] {
+        Value::Null if value["type"] == "error" => value,
+        error => error,
+    };
+    let words = |key: &str| error[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    match error {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Object(_) => words("message")
+            .or_else(|| words("type"))
+            .or_else(|| words("status"))
+            .or_else(|| words("code"))
+            .or_else(|| Some(error.to_string())),
+        _ => None,
+    }
+}
+
+/// A call's input as it was sent in a text: the document, or the text if it is none. No text at all is no input.
+fn input_of(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(serde_json::Map::new());
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// The text of what may be a text or a list of parts. A part that is no text is named in brackets.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(part_text).collect::<Vec<_>>().join("\n"),
+        other => part_text(other),
+    }
+}
+
+fn part_text(part: &Value) -> String {
+    match (part.as_str(), part["text"].as_str(), part["type"].as_str()) {
+        (Some(text), ..) | (_, Some(text), _) => text.to_owned(),
+        (_, _, Some(kind)) => format!("[{kind}]"),
+        _ => part.to_string(),
+    }
+}
+
+fn string(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }

@@ -1,0 +1,179 @@
+//! The JSON documents that an answer consists of: one, an array of them, or one in each event of a stream. What is cut off
+//! or broken is read as far as it goes.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use crate::sse;
+
+/// How documents follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// There is only one.
+    Whole,
+    /// As elements of an array.
+    Array,
+    /// As the data of events.
+    Events,
+}
+
+/// One document.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) value: Value,
+    /// Where it is in the answer. An event's document has the whole event here.
+    pub(crate) span: Range<usize>,
+}
+
+/// All of an answer's documents.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    pub(crate) form: Form,
+    pub(crate) list: Vec<Document>,
+    /// Whether the answer said by itself that it is over: by `[DONE]`, or by being a document that has its end.
+    pub(crate) done: bool,
+}
+
+impl Documents {
+    /// Takes an answer's body apart.
+    pub(crate) fn of(body: &str) -> Self {
+        let start = body.len() - body.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).len();
+        match body.as_bytes().get(start) {
+            Some(b'{') => whole(body, start),
+            Some(b'[') => array(body, start + 1),
+            _ => events(body),
+        }
+    }
+
+    /// The documents without their places.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
+        self.list.iter().map(|document| &document.value)
+    }
+}
+
+fn whole(body: &str, start: usize) -> Documents {
+    let (value, done) = match serde_json::from_str(body[start..].trim_end()) {
+        Ok(value) => (Some(value), true),
+        Err(_) => (mend(&body[start..]), false),
+    };
+    let list = value.into_iter().map(|value| Document { value, span: start..body.len() }).collect();
+    Documents { form: Form::Whole, list, done }
+}
+
+fn array(body: &str, mut at: usize) -> Documents {
+    let mut list = Vec::new();
+    loop {
+        let rest = &body[at..];
+        let blank = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n', ',']).len();
+        at += blank;
+        let mut values = serde_json::Deserializer::from_str(&body[at..]).into_iter::<Value>();
+        let Some(Ok(value)) = values.next() else { break };
+        let end = at + values.byte_offset();
+        list.push(Document { value, span: at..end });
+        at = end;
+    }
+    Documents { form: Form::Array, list, done: body[at..].starts_with(']') }
+}
+
+fn events(body: &str) -> Documents {
+    let mut list = Vec::new();
+    let mut done = false;
+    let mut start = 0;
+    let mut take = |data: &str, span: Range<usize>| {
+        if data.trim() == "[DONE]" {
+            done = true;
+        } else if let Ok(value) = serde_json::from_str(data) {
+            list.push(Document { value, span });
+        }
+    };
+    for event in sse::events(body) {
+        take(&event.data, start..event.end);
+        start = event.end;
+    }
+    // Some servers leave out the blank line after the last event, and clients take it all the same.
+    let rest = &body[start..];
+    if memchr::memmem::find(rest.as_bytes(), b"data").is_some() {
+        for event in sse::events(&format!("{rest}\n\n")) {
+            take(&event.data, start..body.len());
+        }
+    }
+    Documents { form: Form::Events, list, done }
+}
+
+/// The document that a cut text began, with everything that was open closed where the text ends.
+fn mend(text: &str) -> Option<Value> {
+    /// A text is often cut in the middle of a name or a number; then the last few places where it could have ended are tried.
+    const TRIES: usize = 4;
+    let bytes = text.as_bytes();
+    let mut open = Vec::new();
+    let (mut in_string, mut escaped) = (false, false);
+    let mut ends: std::collections::VecDeque<(usize, Vec<u8>)> = std::collections::VecDeque::new();
+    for (at, &byte) in bytes.iter().enumerate() {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => open.push(if byte == b'{' { b'}' } else { b']' }),
+            b'}' | b']' => {
+                open.pop();
+            }
+            _ => {}
+        }
+        if matches!(byte, b'{' | b'[' | b',') {
+            if ends.len() == TRIES {
+                ends.pop_front();
+            }
+            ends.push_back((if byte == b',' { at } else { at + 1 }, open.clone()));
+        }
+    }
+    let closed = |text: &str, quote: &str, open: &[u8]| {
+        let closing: String = open.iter().rev().map(|&byte| char::from(byte)).collect();
+        serde_json::from_str(&format!("{text}{quote}{closing}")).ok()
+    };
+    let cut = if escaped { &text[..text.len() - 1] } else { text };
+    closed(cut, if in_string { "\"" } else { "" }, &open)
+        .or_else(|| ends.iter().rev().find_map(|(end, open)| closed(&text[..*end], "", open)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn values(body: &str) -> Vec<Value> {
+        Documents::of(body).list.into_iter().map(|document| document.value).collect()
+    }
+
+    #[test]
+    fn the_three_forms() {
+        assert_eq!(values(" {\"a\":1}\n"), [json!({"a": 1})]);
+        assert_eq!(values("[{\"a\":1}\n,\r\n{\"a\":2}]"), [json!({"a": 1}), json!({"a": 2})]);
+        assert_eq!(values("data: {\"a\":1}\n\ndata: [DONE]\n\n"), [json!({"a": 1})]);
+        assert!(Documents::of("data: [DONE]\n\n").done);
+        assert!(Documents::of("data: [DONE]").done);
+        assert!(!Documents::of("data: [DO").done);
+    }
+
+    #[test]
+    fn cut_documents_are_read_as_far_as_they_go() {
+        assert_eq!(values(r#"{"a":{"text":"so fa"#), [json!({"a": {"text": "so fa"}})]);
+        assert_eq!(values(r#"{"a":[1,2],"b":"x\"#), [json!({"a": [1, 2], "b": "x"})]);
+        assert_eq!(values(r#"{"a":[1,2],"b":"x\u00"#), [json!({"a": [1, 2]})]);
+        assert_eq!(values(r#"{"a":[1,2],"be"#), [json!({"a": [1, 2]})]);
+        assert_eq!(values(r#"{"a":[1,2],"b":tr"#), [json!({"a": [1, 2]})]);
+        assert_eq!(values("{"), [json!({})]);
+        assert_eq!(values(r#"[{"a":1},{"a":"#), [json!({"a": 1})]);
+        assert!(!Documents::of(r#"[{"a":1},"#).done);
+        assert!(Documents::of(r#"[{"a":1}]"#).done);
+        assert_eq!(values("<html>no</html>"), Vec::<Value>::new());
+    }
+}
