@@ -34,7 +34,11 @@ pub(crate) fn models(trust: rustls::ClientConfig, patience: Duration) -> Models 
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(patience));
-    let inner = HttpsConnectorBuilder::new().with_tls_config(trust).https_or_http().enable_http1().wrap_connector(tcp);
+    let inner = HttpsConnectorBuilder::new()
+        .with_tls_config(trust)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(KEPT)

@@ -56,6 +56,9 @@ pub(crate) struct Copy {
     pub(crate) decoded: bool,
     full: bool,
     chunks: Chunks,
+    /// Where the event begins that is not complete yet, and how far an end of it was looked for.
+    event: usize,
+    searched: usize,
 }
 
 /// A copy that is complete.
@@ -81,15 +84,17 @@ impl Copy {
             decoder,
             full: false,
             chunks: Chunks::default(),
+            event: 0,
+            searched: 0,
         }
     }
 
-    /// Takes a piece in and returns what it says, without compression. A piece that cannot be decompressed is kept as it is.
-    pub(crate) fn push<'a>(&'a mut self, after: u64, piece: &'a [u8]) -> &'a [u8] {
+    /// Takes a piece in and returns what was kept of it. One that cannot be decompressed is kept as it is.
+    pub(crate) fn push(&mut self, after: u64, piece: &[u8]) -> &[u8] {
         self.passed += piece.len() as u64;
         if self.full {
             self.left_out += piece.len() as u64;
-            return if self.decoder.is_none() { piece } else { &[] };
+            return &[];
         }
         let before = self.bytes.len();
         let room = usize::try_from(self.most).unwrap_or(usize::MAX).saturating_sub(before);
@@ -112,7 +117,7 @@ impl Copy {
         if kept > 0 {
             self.chunks.push(after, kept as u64);
         }
-        if self.full && self.decoder.is_none() { piece } else { &self.bytes[before..] }
+        &self.bytes[before..]
     }
 
     fn keep(&mut self, piece: &[u8], room: usize) {
@@ -128,12 +133,17 @@ impl Copy {
         }
     }
 
-    /// Whether what is kept so far ends with a whole event of a stream.
-    pub(crate) fn ends_with_an_event(&self) -> bool {
-        self.full || self.bytes.ends_with(b"\n\n") || self.bytes.ends_with(b"\r\n\r\n")
+    /// What is kept of the event that this piece completes, and of those behind it; `None` while the event goes on.
+    pub(crate) fn completed_events(&mut self) -> Option<&[u8]> {
+        // A blank line may lie across two pieces, so the search begins a little before what is new.
+        let from = self.searched.saturating_sub(3).max(self.event);
+        self.searched = self.bytes.len();
+        let end = end_of_last_event(&self.bytes[from..])? + from;
+        let start = std::mem::replace(&mut self.event, end);
+        Some(&self.bytes[start..end])
     }
 
-    /// The bytes themselves, for somebody who needs no text.
+    /// What was kept, as text.
     pub(crate) fn text(self) -> Text {
         let mut chunks = self.chunks;
         let body = match String::from_utf8(self.bytes) {
@@ -142,6 +152,12 @@ impl Copy {
         };
         Text { body, chunks, left_out: self.left_out, share: self.share }
     }
+}
+
+/// Where the last blank line of a stream ends.
+fn end_of_last_event(bytes: &[u8]) -> Option<usize> {
+    let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
+    ends.into_iter().filter_map(|end| memchr::memmem::rfind(bytes, end).map(|at| at + end.len())).max()
 }
 
 /// Bytes as far as they can be shown, with sizes of chunks that fit what became of them.
@@ -195,7 +211,9 @@ mod tests {
     #[test]
     fn chunks_fit_the_text_whatever_the_bytes_are() {
         let mut copy = copy(1000, 1000);
-        for (after, piece) in [&b"a\xff"[..], &b"\xe2\x82"[..], &b"\xac!"[..], &b"\xf0\x9f"[..]].into_iter().enumerate() {
+        for (after, piece) in
+            [&b"a\xff"[..], &b"\xe2\x82"[..], &b"\xac!"[..], &b"\xf0\x9f"[..]].into_iter().enumerate()
+        {
             copy.push(after as u64, piece);
         }
         let text = copy.text();
@@ -208,9 +226,9 @@ mod tests {
     #[test]
     fn what_is_too_much_is_counted() {
         let mut copy = copy(1000, 5);
-        assert_eq!(copy.push(1, b"abc"), b"abc");
-        assert_eq!(copy.push(2, b"defg"), b"defg");
-        assert_eq!(copy.push(3, b"hi"), b"hi");
+        copy.push(1, b"abc");
+        copy.push(2, b"defg");
+        copy.push(3, b"hi");
         let text = copy.text();
         assert_eq!((text.body.as_str(), text.left_out), ("abcde", 4));
         assert_eq!(text.chunks.to_string(), "1+3 1+2");
@@ -227,6 +245,18 @@ mod tests {
         assert_eq!((text.body.as_str(), text.left_out), ("", 3));
         drop(first);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn events_are_seen_when_they_are_whole() {
+        let mut copy = copy(1000, 1000);
+        copy.push(0, b"data: a\n");
+        assert_eq!(copy.completed_events(), None);
+        copy.push(1, b"\ndata: b\r\n\r");
+        assert_eq!(copy.completed_events(), Some(&b"data: a\n\n"[..]));
+        copy.push(2, b"\ndata: c");
+        assert_eq!(copy.completed_events(), Some(&b"data: b\r\n\r\n"[..]));
+        assert_eq!(copy.completed_events(), None);
     }
 
     #[test]

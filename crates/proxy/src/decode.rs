@@ -55,7 +55,9 @@ impl Decoder {
         let kind = match encoding.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Kind::Gzip(Box::new(flate2::write::MultiGzDecoder::new(Room::default()))),
             "deflate" => Kind::DeflateOfSomeForm,
-            "br" => Kind::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(Room::default(), 4096))),
+            "br" => {
+                Kind::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(Room::default(), 4096)))
+            }
             "zstd" => {
                 let mut context = zstd_safe::DCtx::try_create()?;
                 // The largest window that the format allows to be expected of everybody (RFC 9659).
@@ -88,7 +90,12 @@ impl Decoder {
 }
 
 /// Writes a piece through a decoder and takes what came out.
-fn through<D: Write>(decoder: &mut D, room: impl Fn(&mut D) -> &mut Room, piece: &[u8], most: usize) -> Decoded {
+fn through<D: Write>(
+    decoder: &mut D,
+    room: impl Fn(&mut D) -> &mut Room,
+    piece: &[u8],
+    most: usize,
+) -> Decoded {
     room(decoder).most = most;
     // Flushing gives out what the decoder knows already: an event must not wait in it for the next piece.
     let result = decoder.write_all(piece).and_then(|()| decoder.flush());
@@ -169,7 +176,8 @@ mod tests {
     #[test]
     fn every_form_comes_back_however_it_is_cut() {
         let text: Vec<u8> = (0..5000u32).flat_map(|n| format!("event {} ", n * n).into_bytes()).collect();
-        for (encoding, form) in [("gzip", "gzip"), ("deflate", "zlib"), ("deflate", "bare"), ("zstd", "zstd")] {
+        for (encoding, form) in [("gzip", "gzip"), ("deflate", "zlib"), ("deflate", "bare"), ("zstd", "zstd")]
+        {
             let packed = packed(form, &text);
             for piece in [1, 7, packed.len()] {
                 assert_eq!(unpacked(encoding, &packed, piece), text, "{encoding} {form} {piece}");

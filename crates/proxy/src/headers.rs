@@ -75,8 +75,9 @@ pub(crate) fn about_the_message(all: &[(String, String)], decoded: bool) -> Vec<
     all.iter()
         .filter(|(name, _)| {
             let carried = HOP_BY_HOP.contains(&name.as_str())
-                || ["host", "content-length", "accept-encoding", "trailer", "expect"].contains(&name.as_str());
-            !carried && !(decoded && name == "content-encoding")
+                || ["host", "content-length", "accept-encoding", "trailer", "expect"]
+                    .contains(&name.as_str());
+            !(carried || decoded && name == "content-encoding")
         })
         .cloned()
         .collect()
@@ -86,7 +87,11 @@ pub(crate) fn about_the_message(all: &[(String, String)], decoded: bool) -> Vec<
 pub(crate) fn without_secret_parameters(text: &str) -> String {
     parameters(text, &mut |name, value| {
         let name = decode_percent(name).to_ascii_lowercase();
-        if SECRET_PARAMETERS.contains(&name.as_str()) && !value.is_empty() { REDACTED.into() } else { value.into() }
+        if SECRET_PARAMETERS.contains(&name.as_str()) && !value.is_empty() {
+            REDACTED.into()
+        } else {
+            value.into()
+        }
     })
 }
 
@@ -145,7 +150,10 @@ mod tests {
     fn authorising_parameters_are_replaced_and_come_back() {
         let path = "/v1beta/models/m:generateContent?alt=sse&key=AIza123&k%65y=x&api_key=";
         let shown = without_secret_parameters(path);
-        assert_eq!(shown, "/v1beta/models/m:generateContent?alt=sse&key=[redacted]&k%65y=[redacted]&api_key=");
+        assert_eq!(
+            shown,
+            "/v1beta/models/m:generateContent?alt=sse&key=[redacted]&k%65y=[redacted]&api_key="
+        );
         assert_eq!(with_secret_parameters(&shown, path), path);
         let other_model = shown.replace("models/m:", "models/n:");
         assert_eq!(with_secret_parameters(&other_model, path), path.replace("models/m:", "models/n:"));

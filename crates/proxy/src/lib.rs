@@ -14,11 +14,11 @@ mod decode;
 mod forward;
 mod handle;
 mod headers;
-mod job;
 mod recording;
 mod refusal;
 mod replay;
 mod server;
+mod shared;
 mod tunnel;
 mod upstream;
 

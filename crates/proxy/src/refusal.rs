@@ -97,8 +97,10 @@ fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        if let Some(found) =
-            error.downcast_ref::<io::Error>().and_then(io::Error::get_ref).and_then(|inner| inner.downcast_ref())
+        if let Some(found) = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .and_then(|inner| inner.downcast_ref())
         {
             return Some(found);
         }
@@ -117,7 +119,8 @@ mod tests {
             let document: serde_json::Value = serde_json::from_str(&document(wire, 502, "why")).unwrap();
             assert_eq!(document["error"]["message"], "why");
         }
-        let document: serde_json::Value = serde_json::from_str(&document(Some(Wire::Messages), 426, "x")).unwrap();
+        let document: serde_json::Value =
+            serde_json::from_str(&document(Some(Wire::Messages), 426, "x")).unwrap();
         assert_eq!(document["type"], "error");
     }
 

@@ -34,7 +34,9 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn parse(url: &str) -> io::Result<Self> {
-        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{why}; it must be like https://HOST/PATH"));
+        let wrong = |why: &str| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{why}; it must be like https://HOST/PATH"))
+        };
         let uri: Uri = url.trim().parse().map_err(|_| wrong("the address of the model is not a URL"))?;
         let parts = uri.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
@@ -44,7 +46,9 @@ impl Target {
             return Err(wrong("the address of the model begins with neither http:// nor https://"));
         }
         if authority.as_str().contains('@') {
-            return Err(wrong("the address of the model holds a password, which belongs into the agent's settings"));
+            return Err(wrong(
+                "the address of the model holds a password, which belongs into the agent's settings",
+            ));
         }
         let path = parts.path_and_query.as_ref().map_or("", PathAndQuery::path);
         let base = path.trim_end_matches('/').to_owned();
@@ -62,12 +66,16 @@ impl Target {
 
     /// The whole address for a path and query.
     pub(crate) fn uri(&self, path: &str) -> Result<Uri, http::Error> {
-        let path = if path == "*" || self.base.is_empty() { path.to_owned() } else { format!("{}{path}", self.base) };
-        Ok(Uri::builder()
+        let path = if path == "*" || self.base.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{}{path}", self.base)
+        };
+        Uri::builder()
             .scheme(self.scheme.clone())
             .authority(self.authority.clone())
             .path_and_query(PathAndQuery::try_from(path)?)
-            .build()?)
+            .build()
     }
 
     /// Whether this is the place where the proxy itself listens.
@@ -128,7 +136,10 @@ impl Routes {
             None => Ok(()),
             Some(target) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("the proxy would ask itself: it listens at {addr}, and {} is its model", target.shown),
+                format!(
+                    "the proxy would ask itself: it listens at {addr}, and {} is its model",
+                    target.shown
+                ),
             )),
         }
     }
