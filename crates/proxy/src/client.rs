@@ -96,11 +96,10 @@ impl Client {
                 }
             }
         };
-        let decoded = copy.decoded;
         let text = copy.text();
         Ok(Response {
             status: parts.status.as_u16(),
-            headers: headers::about_the_message(&headers::recordable(&parts.headers), decoded),
+            headers: headers::about_the_message(&headers::recordable(&parts.headers), text.decoded),
             body: text.body,
             chunks: text.chunks,
             ended,

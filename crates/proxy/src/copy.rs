@@ -7,6 +7,9 @@ use stepback_exchange::Chunks;
 
 use crate::decode::{Decoded, Decoder};
 
+/// So many bytes may go into a decoder without anything coming out before nobody doubts it.
+const UNPROVEN: usize = 1 << 16;
+
 /// Bytes that all copies share.
 pub(crate) struct Budget {
     held: AtomicU64,
@@ -52,10 +55,14 @@ pub(crate) struct Copy {
     pub(crate) passed: u64,
     left_out: u64,
     decoder: Option<Decoder>,
+    /// What went into the decoder before anything came out, in case that it is not what it says it is.
+    unproven: Vec<u8>,
     /// Whether what is kept is free of compression.
-    pub(crate) decoded: bool,
+    decoded: bool,
     full: bool,
     chunks: Chunks,
+    /// When the last piece came.
+    last: u64,
     /// Where the event begins that is not complete yet, and how far an end of it was looked for.
     event: usize,
     searched: usize,
@@ -66,6 +73,8 @@ pub(crate) struct Text {
     pub(crate) body: String,
     pub(crate) chunks: Chunks,
     pub(crate) left_out: u64,
+    /// Whether the body is without compression.
+    pub(crate) decoded: bool,
     pub(crate) share: Share,
 }
 
@@ -82,8 +91,10 @@ impl Copy {
             left_out: 0,
             decoded: encoding.is_none() || decoder.is_some(),
             decoder,
+            unproven: Vec::new(),
             full: false,
             chunks: Chunks::default(),
+            last: 0,
             event: 0,
             searched: 0,
         }
@@ -92,6 +103,7 @@ impl Copy {
     /// Takes a piece in and returns what was kept of it. One that cannot be decompressed is kept as it is.
     pub(crate) fn push(&mut self, after: u64, piece: &[u8]) -> &[u8] {
         self.passed += piece.len() as u64;
+        self.last = after;
         if self.full {
             self.left_out += piece.len() as u64;
             return &[];
@@ -100,17 +112,28 @@ impl Copy {
         let room = usize::try_from(self.most).unwrap_or(usize::MAX).saturating_sub(before);
         match self.decoder.as_mut().map(|decoder| decoder.push(piece, room)) {
             None => self.keep(piece, room),
-            Some(Decoded::Bytes(bytes)) => self.keep(&bytes, room),
+            Some(Decoded::Bytes(bytes)) => {
+                if !bytes.is_empty() {
+                    self.unproven = Vec::new();
+                } else if before == 0 && self.unproven.len() < UNPROVEN {
+                    self.unproven.extend_from_slice(piece);
+                }
+                self.keep(&bytes, room);
+            }
             Some(Decoded::TooMuch(bytes)) => {
                 self.keep(&bytes, room);
                 self.full = true;
                 // How much more it would have been is not known; that there was more is.
                 self.left_out += 1;
             }
-            Some(Decoded::Broken(bytes)) => {
-                self.decoder = None;
-                self.decoded = false;
-                if bytes.is_empty() { self.keep(piece, room) } else { self.keep(&bytes, room) }
+            Some(Decoded::Broken(bytes)) if before > 0 || !bytes.is_empty() => {
+                self.not_decoded();
+                self.keep(&bytes, room);
+            }
+            Some(Decoded::Broken(_)) => {
+                let mut raw = self.not_decoded();
+                raw.extend_from_slice(piece);
+                self.keep(&raw, room);
             }
         }
         let kept = self.bytes.len() - before;
@@ -118,6 +141,13 @@ impl Copy {
             self.chunks.push(after, kept as u64);
         }
         &self.bytes[before..]
+    }
+
+    /// From here on bytes are kept as they are. Returns those that were waiting for the decoder.
+    fn not_decoded(&mut self) -> Vec<u8> {
+        self.decoder = None;
+        self.decoded = false;
+        std::mem::take(&mut self.unproven)
     }
 
     fn keep(&mut self, piece: &[u8], room: usize) {
@@ -144,13 +174,20 @@ impl Copy {
     }
 
     /// What was kept, as text.
-    pub(crate) fn text(self) -> Text {
+    pub(crate) fn text(mut self) -> Text {
+        if !self.unproven.is_empty() {
+            // It ended before anything came out.
+            let raw = self.not_decoded();
+            let room = usize::try_from(self.most).unwrap_or(usize::MAX);
+            self.keep(&raw, room);
+            self.chunks.push(self.last, self.bytes.len() as u64);
+        }
         let mut chunks = self.chunks;
         let body = match String::from_utf8(self.bytes) {
             Ok(body) => body,
             Err(error) => lossy(error.as_bytes(), &mut chunks),
         };
-        Text { body, chunks, left_out: self.left_out, share: self.share }
+        Text { body, chunks, left_out: self.left_out, decoded: self.decoded, share: self.share }
     }
 }
 
@@ -264,7 +301,13 @@ mod tests {
         let mut copy = Copy::new(&Budget::new(1000), 1000, Some("gzip"));
         copy.push(0, b"{\"error\":");
         copy.push(1, b"\"no\"}");
-        assert!(!copy.decoded);
-        assert_eq!(copy.text().body, "{\"error\":\"no\"}");
+        let text = copy.text();
+        assert_eq!((text.body.as_str(), text.decoded), ("{\"error\":\"no\"}", false));
+        assert_eq!(text.chunks.to_string(), "1+14");
+
+        let mut copy = Copy::new(&Budget::new(1000), 1000, Some("gzip"));
+        copy.push(7, b"short");
+        let text = copy.text();
+        assert_eq!((text.body.as_str(), text.decoded, text.chunks.to_string().as_str()), ("short", false, "7+5"));
     }
 }

@@ -12,7 +12,7 @@ use crate::connect::AnyBody;
 use crate::handle::{Given, given};
 use crate::headers::drop_hop_by_hop;
 use crate::recording::Recording;
-use crate::refusal::Failure;
+use crate::refusal::{Failure, find};
 use crate::shared::Shared;
 
 /// A request on its way.
@@ -58,6 +58,8 @@ pub(crate) async fn send(shared: &Arc<Shared>, sending: Sending<'_>) -> Given {
             body.tell_if_empty().await;
             return Ok(http::Response::from_parts(parts, body));
         }
+        // The request's own body failed: the agent is gone, which the recording tells when it is dropped.
+        Ok(Err(error)) if find::<hyper::Error>(&error).is_some_and(hyper::Error::is_user) => return Err(error.into()),
         Ok(Err(error)) => Failure::of(&target.shown, &error),
         Err(_) => Failure::silent(&target.shown, shared.limits.idle.as_secs()),
     };

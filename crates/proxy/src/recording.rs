@@ -38,14 +38,14 @@ pub(crate) struct Head {
 impl Head {
     /// The request with its body.
     pub(crate) fn request(&self, copy: Copy) -> (Request, Share) {
-        let (bytes, decoded) = (copy.passed, copy.decoded);
+        let bytes = copy.passed;
         let text = copy.text();
         let document = if text.left_out == 0 { serde_json::from_str(&text.body).ok() } else { None };
         let request = Request {
             wire: self.wire,
             method: self.method.clone(),
             path: self.path.clone(),
-            headers: headers::about_the_message(&self.headers, decoded),
+            headers: headers::about_the_message(&self.headers, text.decoded),
             body: document.unwrap_or(Value::String(text.body)),
             bytes,
         };
@@ -247,8 +247,8 @@ impl Recording {
         shared.beside(request, move |shared, (request, asked)| {
             // Without a request the runtime is ending, and nobody can be told.
             let Some((request, _share)) = request else { return };
-            let headers = headers::about_the_message(&headers, copy.decoded);
             let text = copy.text();
+            let headers = headers::about_the_message(&headers, text.decoded);
             let _share_of_answer = text.share;
             let response = Response {
                 status,

@@ -90,23 +90,14 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     parts.join(": ")
 }
 
-/// The first error of a kind in a chain. An `io::Error` may have another inside that is no source of it.
-fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        if let Some(found) = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref)
-            .and_then(|inner| inner.downcast_ref())
-        {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+/// The first error of a kind in a chain. An `io::Error` passes over the error it was made from when asked for its source, so
+/// that one is looked at as well.
+pub(crate) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let made_from = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    error
+        .downcast_ref()
+        .or_else(|| made_from.and_then(|inner| find(inner)))
+        .or_else(|| error.source().and_then(|source| find(source)))
 }
 
 #[cfg(test)]
