@@ -1,6 +1,9 @@
 //! Changing what a request or an answer says, and nothing else of it: for a rerun with one thing changed, and to take
 //! secrets out of answers that arrive in pieces.
 
+mod answer;
+mod request;
+
 use serde_json::Value;
 
 use crate::{Response, Wire};
@@ -21,35 +24,35 @@ pub enum Part<'a> {
 
 /// Lets `change` look at every text and every call's input of an answer, whole, however it was cut into pieces; what it
 /// returns stands in its place. Returns the changed answer, with chunk sizes that fit; `None` if nothing was changed.
+///
+/// A text is seen once even where the wire says it several times; all of them change. Input is seen as the text of its
+/// document. Signatures over a thought are left as they are.
 pub fn answer(
     wire: Wire,
     response: &Response,
     change: &mut dyn FnMut(Part<'_>, &str) -> Option<String>,
 ) -> Option<Response> {
-    let _ = (wire, response, change);
-    unimplemented!()
+    answer::change(wire, response, change)
 }
 
 /// Replaces the result of the call `id` in a request's body by `text`. Says whether there was one.
 pub fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> bool {
-    let _ = (wire, body, id, text);
-    unimplemented!()
+    request::set_result(wire, body, id, text)
 }
 
 /// Replaces a text that a user said, the first whose text contains or equals `old`. Says whether there was one.
+///
+/// A text that equals `old` goes before one that only contains it; of the latter, the rest stays as it is.
 pub fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
-    let _ = (wire, body, old, new);
-    unimplemented!()
+    request::set_prompt(wire, body, old, new)
 }
 
 /// Replaces the instructions.
 pub fn set_system(wire: Wire, body: &mut Value, text: &str) {
-    let _ = (wire, body, text);
-    unimplemented!()
+    request::set_system(wire, body, text);
 }
 
 /// Replaces the model; where the path names it, the path changes.
 pub fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: &str) {
-    let _ = (wire, path, body, model);
-    unimplemented!()
+    request::set_model(wire, path, body, model);
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::documents::Documents;
 use crate::{Request, Response, Wire};
 
-pub(crate) use reading::{Kind, Place, Reading};
+pub(crate) use reading::{Kind, Place, Reading, Shape};
 
 /// What a request asks.
 #[derive(Clone, PartialEq, Debug, Default)]

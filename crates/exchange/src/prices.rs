@@ -1,34 +1,240 @@
 //! What an answer costs: a dated table of list prices that a person can add to or correct. A model that is not in it has no
 //! price; none is ever guessed.
 
-use serde_json::Value;
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
 
 use crate::meaning::Usage;
 
+/// List prices in dollars per million tokens, as the providers publish them: no batches, no discounts. `long` is what a
+/// request costs whose input is above so many tokens.
+const TABLE: &str = include_str!("prices/table.json");
+
+/// What a token costs, in millionths of a millionth of a dollar: exact for every price that anybody has published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rate {
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Price {
+    usual: Rate,
+    /// Above so many tokens of input, another rate.
+    long: Option<(u64, Rate)>,
+}
+
 /// Prices by model.
 #[derive(Clone, Debug, Default)]
-pub struct Prices {}
+pub struct Prices {
+    by_model: HashMap<String, Price>,
+}
 
 impl Prices {
     /// The table that comes with the program.
     pub fn built_in() -> Self {
-        unimplemented!()
+        let table = serde_json::from_str(TABLE).unwrap_or_default();
+        // A test reads the table, so there is nothing to say here.
+        Self::default().with(&table).unwrap_or_default()
     }
 
-    /// The same with a person's own prices, which win.
-    pub fn with(self, own: &Value) -> Result<Self, String> {
-        let _ = own;
-        unimplemented!()
+    /// The same with a person's own prices, which win: for each model an object with `input` and `output`, and as far as they
+    /// differ from `input`, `cache_read` and `cache_write`, all in dollars per million tokens.
+    pub fn with(mut self, own: &Value) -> Result<Self, String> {
+        let models = own.as_object().ok_or("prices: not an object with a model in each field")?;
+        for (model, price) in models {
+            let price = read(price).map_err(|wrong| format!("prices: {model}: {wrong}"))?;
+            self.by_model.insert(bare(model).to_owned(), price);
+        }
+        Ok(self)
     }
 
     /// The cost in millionths of a dollar; `None` for a model without a price.
     pub fn cost(&self, model: &str, usage: &Usage) -> Option<u64> {
-        let _ = (model, usage);
-        unimplemented!()
+        let price = self.price(model)?;
+        let Usage { input, output, cache_read, cache_write, .. } = *usage;
+        let read = input.saturating_add(cache_read).saturating_add(cache_write);
+        let rate = price.long.filter(|(above, _)| read > *above).map_or(price.usual, |(_, rate)| rate);
+        let parts = [
+            (input, rate.input),
+            (output, rate.output),
+            (cache_read, rate.cache_read),
+            (cache_write, rate.cache_write),
+        ];
+        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
+        Some(u64::try_from((sum + SCALE / 2) / SCALE).unwrap_or(u64::MAX))
     }
 
     /// The day the built-in table was made.
     pub fn date() -> &'static str {
-        unimplemented!()
+        "2026-11-15"
+    }
+
+    /// The price of exactly this model, or of the one that it is a dated or numbered version of. Nothing else is taken for the
+    /// same: `gpt-5-mini` is no `gpt-5`.
+    fn price(&self, model: &str) -> Option<&Price> {
+        let model = bare(model);
+        self.by_model.get(model).or_else(|| self.by_model.get(unversioned(model)?))
+    }
+}
+
+const SCALE: u128 = 1_000_000;
+
+fn bare(model: &str) -> &str {
+    model.strip_prefix("models/").unwrap_or(model)
+}
+
+/// The name without the version that providers put behind it: `-20250929`, `-2025-08-07`, `-001`, `-latest`.
+fn unversioned(model: &str) -> Option<&str> {
+    if let Some(name) = model.strip_suffix("-latest") {
+        return Some(name);
+    }
+    let digits =
+        |text: &str, count: usize| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (name, last) = model.rsplit_once('-')?;
+    if digits(last, 8) && last.starts_with("20") || digits(last, 3) && last.starts_with('0') {
+        return Some(name);
+    }
+    let (name, month) = name.rsplit_once('-')?;
+    let (name, year) = name.rsplit_once('-')?;
+    (digits(last, 2) && digits(month, 2) && digits(year, 4) && year.starts_with("20")).then_some(name)
+}
+
+fn read(price: &Value) -> Result<Price, String> {
+    let fields = price.as_object().ok_or("not an object with prices in dollars per million tokens")?;
+    let known = ["input", "output", "cache_read", "cache_write", "long"];
+    if let Some(other) = fields.keys().find(|field| !known.contains(&field.as_str())) {
+        return Err(format!("\"{other}\" is no price; there are {}", known.join(", ")));
+    }
+    let long = match fields.get("long") {
+        None => None,
+        Some(long) => {
+            let long = long.as_object().ok_or("\"long\" is not an object with prices")?;
+            let above = long.get("above").and_then(Value::as_u64);
+            let above = above.ok_or("\"long\" needs \"above\", a number of tokens")?;
+            Some((above, rate(long)?))
+        }
+    };
+    Ok(Price { usual: rate(fields)?, long })
+}
+
+fn rate(fields: &Map<String, Value>) -> Result<Rate, String> {
+    let input = amount(fields, "input")?.ok_or("no price for \"input\"")?;
+    Ok(Rate {
+        input,
+        output: amount(fields, "output")?.ok_or("no price for \"output\"")?,
+        cache_read: amount(fields, "cache_read")?.unwrap_or(input),
+        cache_write: amount(fields, "cache_write")?.unwrap_or(input),
+    })
+}
+
+fn amount(fields: &Map<String, Value>, name: &str) -> Result<Option<u64>, String> {
+    /// A token that costs more than a dollar is a mistake.
+    const MOST: f64 = 1_000_000.0;
+    let Some(value) = fields.get(name) else { return Ok(None) };
+    let dollars = value.as_f64().filter(|dollars| (0.0..=MOST).contains(dollars));
+    let dollars = dollars.ok_or_else(|| format!("\"{name}\" is {value}, not dollars per million tokens"))?;
+    // Between nothing and the most, this always fits.
+    Ok(Some((dollars * 1_000_000.0).round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cost(model: &str, usage: Usage) -> Option<u64> {
+        Prices::built_in().cost(model, &usage)
+    }
+
+    const SOME: Usage = Usage { input: 100_000, output: 10_000, cache_read: 0, cache_write: 0, reasoning: 0 };
+
+    #[test]
+    fn the_table_is_read_whole() {
+        let table: Value = serde_json::from_str(TABLE).unwrap();
+        let prices = Prices::default().with(&table).unwrap();
+        assert_eq!(prices.by_model.len(), table.as_object().unwrap().len());
+        for (model, price) in &prices.by_model {
+            assert!(price.usual.output > price.usual.input, "{model}");
+            assert!(price.usual.cache_read <= price.usual.input, "{model}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_token_has_its_price() {
+        let usage = Usage { input: 1000, output: 100, cache_read: 50_000, cache_write: 2000, reasoning: 80 };
+        // 1000 × 3 + 100 × 15 + 50 000 × 0.3 + 2000 × 3.75
+        assert_eq!(cost("claude-sonnet-4-6", usage), Some(3000 + 1500 + 15_000 + 7500));
+        assert_eq!(cost("claude-sonnet-4-6", Usage::default()), Some(0));
+    }
+
+    #[test]
+    fn it_is_rounded_to_the_nearest() {
+        let tokens = |cache_read| Usage { cache_read, ..Usage::default() };
+        assert_eq!(cost("gpt-5-mini", tokens(19)), Some(0));
+        assert_eq!(cost("gpt-5-mini", tokens(20)), Some(1));
+        assert_eq!(cost("gpt-5-mini", tokens(59)), Some(1));
+    }
+
+    #[test]
+    fn versions_of_a_model_cost_what_it_costs() {
+        let plain = cost("claude-sonnet-4-5", SOME);
+        assert_eq!(plain, Some(450_000));
+        for name in ["claude-sonnet-4-5-20250929", "claude-sonnet-4-5-latest"] {
+            assert_eq!(cost(name, SOME), plain, "{name}");
+        }
+        assert_eq!(cost("gpt-5-2025-08-07", SOME), cost("gpt-5", SOME));
+        assert_eq!(cost("models/gemini-2.5-pro", SOME), cost("gemini-2.5-pro", SOME));
+        assert_eq!(cost("gemini-2.0-flash-001", SOME), cost("gemini-2.0-flash", SOME));
+        assert_ne!(cost("gpt-4o-2024-05-13", SOME), cost("gpt-4o", SOME));
+    }
+
+    #[test]
+    fn what_only_looks_alike_has_no_price() {
+        for name in
+            ["gpt-5-foo", "gpt-5-", "gpt", "", "gpt-5-2025", "gpt-5-12345678", "my-gpt-5", "claude-sonnet"]
+        {
+            assert_eq!(cost(name, SOME), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn long_input_costs_more_where_the_provider_says_so() {
+        let usage = |input| Usage { input, output: 1000, ..Usage::default() };
+        assert_eq!(cost("gemini-2.5-pro", usage(200_000)), Some(250_000 + 10_000));
+        assert_eq!(cost("gemini-2.5-pro", usage(200_001)), Some(500_003 + 15_000));
+    }
+
+    #[test]
+    fn own_prices_win() {
+        let own = json!({"gpt-5": {"input": 2, "output": 20.5}, "llama": {"input": 0, "output": 0}});
+        let prices = Prices::built_in().with(&own).unwrap();
+        let usage = Usage { input: 10, output: 10, cache_read: 10, ..Usage::default() };
+        assert_eq!(prices.cost("gpt-5-2025-08-07", &usage), Some(20 + 205 + 20));
+        assert_eq!(prices.cost("llama", &usage), Some(0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let wrong = |own: Value| Prices::built_in().with(&own).unwrap_err();
+        assert_eq!(wrong(json!([])), "prices: not an object with a model in each field");
+        assert_eq!(
+            wrong(json!({"m": 3})),
+            "prices: m: not an object with prices in dollars per million tokens"
+        );
+        assert_eq!(wrong(json!({"m": {"input": 3}})), "prices: m: no price for \"output\"");
+        assert_eq!(
+            wrong(json!({"m": {"input": -3, "output": 1}})),
+            "prices: m: \"input\" is -3, not dollars per million tokens"
+        );
+        assert_eq!(
+            wrong(json!({"m": {"input": 3, "output": "15"}})),
+            "prices: m: \"output\" is \"15\", not dollars per million tokens"
+        );
+        assert!(wrong(json!({"m": {"inptu": 3, "output": 1}})).contains("\"inptu\" is no price"));
     }
 }

@@ -151,5 +151,7 @@ fn delta(reading: &mut Reading, at: usize, value: &Value) {
         }
         _ => return,
     };
-    reading.slot((index_of(value), 0), kind).pieces.push(Place::text(at, format!("/delta/{field}")));
+    if value["delta"][field].is_string() {
+        reading.slot((index_of(value), 0), kind).pieces.push(Place::text(at, format!("/delta/{field}")));
+    }
 }

@@ -148,11 +148,11 @@ fn piece(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize,
         _ => return,
     };
     match end {
-        "delta" => {
+        "delta" if value["delta"].is_string() => {
             let slot = reading.slot((output, key), made);
             slot.pieces.push(Place::text(at, "/delta"));
         }
-        "done" => {
+        "done" if value[field].is_string() => {
             let slot = reading.slot((output, key), made);
             slot.repeats.push(Place::text(at, format!("/{field}")));
         }

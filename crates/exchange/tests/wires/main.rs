@@ -1,6 +1,7 @@
 //! What requests ask and answers say, for every wire, as servers and agents write them.
 
 mod chat;
+mod edits;
 mod gemini;
 mod messages;
 mod responses;
@@ -34,7 +35,8 @@ fn request(path: &str, body: Value) -> Request {
 
 /// A stream of named events; the name is the document's type.
 fn named(events: &[Value]) -> String {
-    let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+    let event =
+        |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("message"));
     events.iter().map(event).collect()
 }
 
@@ -49,7 +51,7 @@ fn answered(wire: Wire, body: impl Into<String>) -> Answered {
 
 fn asked(path: &str, body: Value) -> Asked {
     let request = request(path, body);
-    meaning::asked(request.wire.unwrap(), &request)
+    meaning::asked(request.wire.expect("a known path"), &request)
 }
 
 fn call(id: &str, name: &str, input: Value) -> Said {

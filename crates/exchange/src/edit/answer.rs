@@ -1,0 +1,132 @@
+//! Texts of an answer replaced where they stand: the new text goes into the first piece, the others become empty, and what
+//! is not touched keeps its bytes.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::Part;
+use crate::chunks::{Chunk, Chunks};
+use crate::documents::{Document, Documents, Form};
+use crate::meaning::{self, Kind, Place, Shape};
+use crate::{Response, Wire, sse};
+
+pub(super) fn change(
+    wire: Wire,
+    response: &Response,
+    change: &mut dyn FnMut(Part<'_>, &str) -> Option<String>,
+) -> Option<Response> {
+    let mut documents = Documents::of(&response.body);
+    let mut places: Vec<(Place, String)> = Vec::new();
+    let mut texts = 0;
+    for slot in meaning::read(wire, &documents).slots {
+        let old = slot.text(&documents);
+        let part = match &slot.kind {
+            Kind::Text | Kind::Thought if old.is_empty() => continue,
+            Kind::Text | Kind::Thought => {
+                texts += 1;
+                Part::Text(texts - 1)
+            }
+            Kind::Input { id, name, .. } => Part::Input { id: id.as_deref(), name },
+        };
+        let Some(new) = change(part, &old).filter(|new| *new != old) else { continue };
+        let rest = slot.pieces.iter().skip(1).map(|place| (place.clone(), String::new()));
+        let whole = slot.pieces.first().into_iter().chain(&slot.repeats);
+        places.extend(whole.map(|place| (place.clone(), new.clone())).chain(rest));
+    }
+    let mut written = BTreeSet::new();
+    for (place, text) in places {
+        if let Some(value) = value_at(&mut documents.list, &place) {
+            *value = match place.shape {
+                Shape::Text => Value::String(text),
+                Shape::Document => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            };
+            written.insert(place.document);
+        }
+    }
+    if written.is_empty() {
+        return None;
+    }
+    let edits = written.into_iter().map(|at| {
+        let Document { value, span } = &documents.list[at];
+        let new = match documents.form {
+            Form::Whole | Form::Array => value.to_string(),
+            Form::Events => event(&response.body[span.clone()], value),
+        };
+        (span.clone(), new)
+    });
+    let (body, chunks) = rewrite(response, edits);
+    Some(Response { body, chunks, ..response.clone() })
+}
+
+fn value_at<'a>(documents: &'a mut [Document], place: &Place) -> Option<&'a mut Value> {
+    documents.get_mut(place.document)?.value.pointer_mut(&place.pointer)
+}
+
+/// An event with other data, and everything else of it as it was.
+fn event(old: &str, value: &Value) -> String {
+    let mut new = String::with_capacity(old.len());
+    let (mut start, mut said) = (0, false);
+    let unfinished = old.len();
+    let lines = sse::lines(old).map(|line| line.end).chain([unfinished]);
+    for end in lines {
+        let line = &old[start..end];
+        start = end;
+        let name = line.trim_start_matches('\u{feff}').split([':', '\r', '\n']).next();
+        if name != Some("data") {
+            new.push_str(line);
+        } else if !said {
+            said = true;
+            let text = line.trim_end_matches(['\r', '\n']);
+            new.push_str("data: ");
+            new.push_str(&value.to_string());
+            new.push_str(&line[text.len()..]);
+        }
+    }
+    new
+}
+
+/// The body with these spans replaced, and its chunks: what a chunk's first byte became begins that chunk now, and the bytes
+/// of a replaced span come with the chunk that brought its beginning.
+fn rewrite(response: &Response, edits: impl Iterator<Item = (Range<usize>, String)>) -> (String, Chunks) {
+    let old = &response.body;
+    let mut body = String::with_capacity(old.len());
+    // For every kept or replaced stretch of the old body, where it begins in the new one.
+    let mut stretches: Vec<(Range<usize>, usize, bool)> = Vec::new();
+    let mut at = 0;
+    for (span, new) in edits {
+        stretches.push((at..span.start, body.len(), true));
+        body.push_str(&old[at..span.start]);
+        stretches.push((span.clone(), body.len(), false));
+        body.push_str(&new);
+        at = span.end;
+    }
+    stretches.push((at..old.len(), body.len(), true));
+    body.push_str(&old[at..]);
+    let ends: Vec<usize> = stretches.iter().skip(1).map(|(_, begin, _)| *begin).chain([body.len()]).collect();
+    let moved = |position: usize| {
+        let index = stretches.partition_point(|(span, ..)| span.end <= position).min(stretches.len() - 1);
+        let (span, begin, kept) = &stretches[index];
+        if *kept {
+            begin + (position - span.start)
+        } else if position <= span.start {
+            *begin
+        } else {
+            ends[index]
+        }
+    };
+    let (mut chunks, mut position, mut before) = (Chunks::default(), 0usize, 0usize);
+    let count = response.chunks.0.len();
+    for (index, Chunk { after, bytes }) in response.chunks.0.iter().enumerate() {
+        position = position.saturating_add(usize::try_from(*bytes).unwrap_or(usize::MAX)).min(old.len());
+        // Chunks that do not fit the body must fit the new one all the same.
+        let end = if index + 1 == count { body.len() } else { moved(position).max(before) };
+        chunks.push(*after, (end - before) as u64);
+        before = end;
+    }
+    if chunks.0.is_empty() {
+        chunks.push(response.took, body.len() as u64);
+    }
+    (body, chunks)
+}

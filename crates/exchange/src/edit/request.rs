@@ -1,0 +1,197 @@
+//! Texts of a request replaced where they stand.
+
+use serde_json::{Value, json};
+
+use crate::Wire;
+
+pub(super) fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> bool {
+    match wire {
+        Wire::Messages => {
+            let blocks = items(body, "messages").flat_map(|message| items(message, "content"));
+            replace(blocks.filter(|block| block["tool_use_id"] == id), "content", text)
+        }
+        Wire::Chat => {
+            let results = items(body, "messages").filter(|message| message["tool_call_id"] == id);
+            replace(results, "content", text)
+        }
+        Wire::Responses => {
+            let outputs = items(body, "input").filter(|item| {
+                item["call_id"] == id && item["type"].as_str().is_some_and(|kind| kind.ends_with("_output"))
+            });
+            replace(outputs, "output", text)
+        }
+        Wire::Gemini => {
+            let parts = items(gemini(body), "contents").flat_map(|content| items(content, "parts"));
+            let mut found = false;
+            for response in
+                parts.filter_map(|part| part.get_mut("functionResponse")).filter(|part| part.is_object())
+            {
+                if response["id"] == id || (response["id"].is_null() && response["name"] == id) {
+                    let failed = response["response"].get("error").is_some_and(Value::is_string);
+                    response["response"] = json!({ (if failed { "error" } else { "output" }): text });
+                    found = true;
+                }
+            }
+            found
+        }
+    }
+}
+
+/// Replaces a text, or a list of parts by one that holds the text and what is no text (an image).
+fn replace<'a>(holders: impl Iterator<Item = &'a mut Value>, field: &str, text: &str) -> bool {
+    let mut found = false;
+    for holder in holders {
+        found = true;
+        // Results may be an object that holds the content.
+        let content = match &mut holder[field] {
+            Value::Object(object) if object.contains_key("content") => &mut object["content"],
+            content => content,
+        };
+        match content {
+            Value::Array(parts) => one_text(parts, text),
+            content => *content = Value::String(text.to_owned()),
+        }
+    }
+    found
+}
+
+/// Puts a text in the place of all texts of a list.
+fn one_text(parts: &mut Vec<Value>, text: &str) {
+    let is_text = |part: &Value| part.get("text").is_some_and(Value::is_string);
+    match parts.iter().position(is_text) {
+        Some(first) => {
+            parts[first]["text"] = Value::String(text.to_owned());
+            let mut at = 0;
+            parts.retain(|part| {
+                at += 1;
+                at - 1 <= first || !is_text(part)
+            });
+        }
+        None => parts.insert(0, json!({ "type": "text", "text": text })),
+    }
+}
+
+pub(super) fn set_prompt(wire: Wire, body: &mut Value, old: &str, new: &str) -> bool {
+    if let Some(text) = prompts(wire, body).into_iter().find(|text| *text == old) {
+        new.clone_into(text);
+        return true;
+    }
+    if old.is_empty() {
+        return false;
+    }
+    match prompts(wire, body).into_iter().find(|text| text.contains(old)) {
+        Some(text) => {
+            *text = text.replacen(old, new, 1);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Every text that a user said, in order.
+fn prompts(wire: Wire, body: &mut Value) -> Vec<&mut String> {
+    let (list, content) = match wire {
+        Wire::Messages | Wire::Chat => ("messages", "content"),
+        Wire::Responses => ("input", "content"),
+        Wire::Gemini => ("contents", "parts"),
+    };
+    let body = if wire == Wire::Gemini { gemini(body) } else { body };
+    let Some(list) = body.get_mut(list) else { return Vec::new() };
+    let mut texts = Vec::new();
+    match list {
+        Value::String(text) => texts.push(text),
+        Value::Array(messages) => {
+            for message in messages {
+                let role = message.get("role").and_then(Value::as_str).unwrap_or("user");
+                let kind = message.get("type").and_then(Value::as_str).unwrap_or("message");
+                if role != "user" || kind != "message" {
+                    continue;
+                }
+                match message.get_mut(content) {
+                    Some(Value::String(text)) => texts.push(text),
+                    Some(Value::Array(parts)) => {
+                        texts.extend(parts.iter_mut().filter_map(|part| match part.get_mut("text") {
+                            Some(Value::String(text)) => Some(text),
+                            _ => None,
+                        }))
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+    texts
+}
+
+pub(super) fn set_system(wire: Wire, body: &mut Value, text: &str) {
+    if !body.is_object() {
+        return;
+    }
+    match wire {
+        Wire::Messages => set_text(&mut body["system"], text),
+        Wire::Responses => body["instructions"] = json!(text),
+        Wire::Chat => {
+            let Some(messages) = body.get_mut("messages").and_then(Value::as_array_mut) else { return };
+            let leads = |message: &Value| matches!(message["role"].as_str(), Some("system" | "developer"));
+            if messages.first().is_some_and(leads) {
+                // Several that lead are one set of instructions, split for a cache.
+                let count = messages.iter().take_while(|message| leads(message)).count();
+                messages.drain(1..count);
+                set_text(&mut messages[0]["content"], text);
+            } else {
+                messages.insert(0, json!({ "role": "system", "content": text }));
+            }
+        }
+        Wire::Gemini => {
+            let body = gemini(body);
+            let key =
+                if body["system_instruction"].is_null() { "systemInstruction" } else { "system_instruction" };
+            if key == "systemInstruction"
+                && let Some(body) = body.as_object_mut()
+            {
+                body.remove("system_instruction");
+            }
+            match &mut body[key] {
+                Value::Object(system) => {
+                    system.insert("parts".to_owned(), json!([{ "text": text }]));
+                }
+                other => *other = json!({ "parts": [{ "text": text }] }),
+            }
+        }
+    }
+}
+
+fn set_text(content: &mut Value, text: &str) {
+    match content {
+        Value::Array(parts) => one_text(parts, text),
+        content => *content = Value::String(text.to_owned()),
+    }
+}
+
+pub(super) fn set_model(wire: Wire, path: &mut String, body: &mut Value, model: &str) {
+    if wire != Wire::Gemini {
+        if let Some(body) = body.as_object_mut() {
+            body.insert("model".to_owned(), json!(model));
+        }
+        return;
+    }
+    let end = path.find(['?', '#']).unwrap_or(path.len());
+    if let Some(begin) = path[..end].rfind("models/").map(|at| at + "models/".len())
+        && let Some(length) = path[begin..end].rfind(':')
+    {
+        path.replace_range(begin..begin + length, model);
+    }
+    if let Some(named) = body.get_mut("model") {
+        *named = json!(model);
+    }
+}
+
+/// The part of a body that asks; behind Google's Code Assist it is wrapped.
+fn gemini(body: &mut Value) -> &mut Value {
+    if body.get("request").is_some_and(Value::is_object) { &mut body["request"] } else { body }
+}
+
+fn items<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    value.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
+}
