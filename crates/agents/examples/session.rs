@@ -106,6 +106,7 @@ impl Desk {
             looks: true,
             notes: true,
             carried: false,
+            policy: None,
         };
         match hook.handle(payload.to_string().as_bytes()).trouble {
             Some(trouble) => Err(trouble.into()),

@@ -18,7 +18,7 @@ use stepback_exchange::meaning::{self, Answered, Said};
 use stepback_exchange::prices::Prices;
 use stepback_exchange::{Ended, Exchange, Request, Response};
 use stepback_model::event::{Event, Trouble};
-use stepback_model::record::StepKind;
+use stepback_model::record::{Started, StepKind};
 use stepback_model::time::Timestamp;
 
 use crate::inbox::{self, Note};
@@ -42,9 +42,9 @@ pub struct Carried {
     /// What it cost, in millionths of a dollar.
     #[serde(default)]
     pub cost: u64,
-    /// The command that started the agent.
+    /// How the agent was started.
     #[serde(default)]
-    pub command: Vec<String>,
+    pub started: Option<Started>,
 }
 
 /// Who made a call.
@@ -98,8 +98,8 @@ pub struct Carrier {
     pub agent: Option<String>,
     /// The session that calls without an id belong to, if it is known.
     pub session: Option<String>,
-    /// The command that started it.
-    pub command: Vec<String>,
+    /// How it was started.
+    pub started: Option<Started>,
     /// When the proxy was started.
     pub since: Timestamp,
     /// What models cost.
@@ -108,7 +108,7 @@ pub struct Carrier {
 
 impl Carrier {
     /// A call began.
-    pub fn begun(&self, id: &str, at: Timestamp, request: &Request) -> io::Result<()> {
+    pub fn begun(&self, id: &str, at: Timestamp, request: &Request, caller: &Caller) -> io::Result<()> {
         let asked = request.wire.map(|wire| meaning::asked(wire, request)).unwrap_or_default();
         let model = asked.model.clone().unwrap_or_else(|| "a model".to_owned());
         let mut summary = format!("{model}: {} messages", asked.messages.len());
@@ -118,12 +118,12 @@ impl Carrier {
         let mut input = json!(request);
         stepback_redact::redact_value(&mut input);
         let event =
-            Event { input: Some(input), ..self.event(id, at, StepKind::ModelStart, request, &summary) };
+            Event { input: Some(input), ..self.event(id, at, StepKind::ModelStart, caller, &summary) };
         self.leave(Event { tool: asked.model, ..event }, 0, at)
     }
 
     /// It ended, one way or another.
-    pub fn ended(&self, exchange: &Exchange, at: Timestamp) -> io::Result<()> {
+    pub fn ended(&self, exchange: &Exchange, at: Timestamp, caller: &Caller) -> io::Result<()> {
         let Exchange { id, request, response } = exchange;
         let asked = request.wire.map(|wire| meaning::asked(wire, request)).unwrap_or_default();
         let said = request.wire.map(|wire| meaning::answered(wire, response)).unwrap_or_default();
@@ -148,21 +148,21 @@ impl Carrier {
             duration: Some(response.took),
             metadata: Some(metadata),
             tool: model,
-            ..self.event(id, at, StepKind::ModelEnd, request, &summary)
+            ..self.event(id, at, StepKind::ModelEnd, caller, &summary)
         };
         self.leave(event, cost.unwrap_or_default(), at)
     }
 
-    fn event(&self, id: &str, at: Timestamp, kind: StepKind, request: &Request, summary: &str) -> Event {
-        let caller = caller(&request.headers);
-        let agent = self.agent.clone().or(caller.agent).unwrap_or_else(|| UNKNOWN.to_owned());
-        let session = caller.session.or_else(|| self.session.clone()).unwrap_or_default();
+    fn event(&self, id: &str, at: Timestamp, kind: StepKind, caller: &Caller, summary: &str) -> Event {
+        let agent = self.agent.clone().or_else(|| caller.agent.clone());
+        let agent = agent.unwrap_or_else(|| UNKNOWN.to_owned());
+        let session = caller.session.clone().or_else(|| self.session.clone()).unwrap_or_default();
         let summary = payload::one_line(&stepback_redact::redact(summary));
         Event {
             at: Some(at),
             key: Some(format!("model {id}")),
             call: Some(id.to_owned()),
-            worker: caller.worker,
+            worker: caller.worker.clone(),
             ..Event::new(&agent, &session, kind, summary)
         }
     }
@@ -171,7 +171,7 @@ impl Carrier {
         let side = if event.kind == StepKind::ModelStart { "asked" } else { "answered" };
         let name = format!("{}-{side}.json", event.call.as_deref().unwrap_or_default());
         let agent = event.agent.clone();
-        let carried = Carried { event, since: self.since, cost, command: self.command.clone() };
+        let carried = Carried { event, since: self.since, cost, started: self.started.clone() };
         let bytes = serde_json::to_vec(&carried).map_err(io::Error::other)?;
         let dir = self.dir.join(DIR);
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;

@@ -24,6 +24,7 @@ use crate::agent::Agent;
 use crate::answer::Answer;
 use crate::inbox::{self, Note};
 use crate::payload::{self, Gate, Seen};
+use crate::policy::Policy;
 use crate::record;
 use crate::stopping::{Passing, Verdict};
 
@@ -67,6 +68,8 @@ pub struct Hook<'a> {
     pub notes: bool,
     /// Whether a proxy records the model calls of this agent, and knows more of them than its events tell.
     pub carried: bool,
+    /// What calls may do, if this is a rerun.
+    pub policy: Option<&'a Policy>,
 }
 
 /// What the hook process prints and how it ends.
@@ -205,6 +208,9 @@ impl Hook<'_> {
             let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
         }
         drop(lock);
+        if let Some(answer) = self.forbidden(workspace, &seen)? {
+            return Ok(answer);
+        }
         let mut answer = self.controlled(workspace, &seen, &recorded)?;
         if self.notes && seen.gate == Gate::Done {
             answer.note = record::note_for_turn(workspace, &recorded)?;
@@ -230,6 +236,16 @@ impl Hook<'_> {
             return Ok(Some(Trigger::Automatic));
         }
         Ok(None)
+    }
+
+    /// Refuses a call that the policy of a rerun forbids.
+    fn forbidden(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Option<Answer>, EngineError> {
+        let Some(policy) = self.policy.filter(|_| seen.gate == Gate::Before) else { return Ok(None) };
+        let paths = record::relative(workspace, seen);
+        let tool = seen.event.tool.as_deref().unwrap_or_default();
+        let Some(reason) = policy.refusal(self.agent, tool, &paths) else { return Ok(None) };
+        record::refused(workspace, &seen.event, &reason, self.env.now())?;
+        Ok(Some(Answer { deny: Some(reason), ..Answer::default() }))
     }
 
     /// Stops here if somebody wants it, and delivers what was left for the agent.

@@ -3,15 +3,18 @@
 //! One module per concern, and inside it one per agent. Nothing outside this crate knows a payload, a transcript line or a
 //! settings file of any agent.
 
+pub mod again;
 pub mod agent;
 pub mod answer;
 pub mod carried;
 pub mod fork;
+pub mod home;
 pub mod hook;
 pub mod import;
 pub mod inbox;
 pub mod install;
 pub mod payload;
+pub mod policy;
 pub mod record;
 pub mod stopping;
 pub mod tools;

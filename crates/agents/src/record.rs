@@ -223,7 +223,7 @@ fn brought<'a>(
     carried: Carried,
     at: Timestamp,
 ) -> Result<Report<'a>, EngineError> {
-    let Carried { mut event, since, cost, command } = carried;
+    let Carried { mut event, since, cost, started } = carried;
     if event.session.is_empty() {
         // The agent does not say which of its sessions asks; it is the one whose hooks were heard last.
         let sessions = workspace.agent_sessions()?;
@@ -233,7 +233,7 @@ fn brought<'a>(
             .find_map(|session| session.info.external);
         event.session = own.unwrap_or_else(|| format!("run-{}", since.as_micros()));
     }
-    let learned = Learned { model: event.tool.clone(), cost, command, ..Learned::default() };
+    let learned = Learned { model: event.tool.clone(), cost, started, ..Learned::default() };
     let at = event.at.unwrap_or(at);
     Ok(Report { learned, ..report(event, at) })
 }

@@ -64,6 +64,7 @@ impl Desk {
             looks: true,
             notes: false,
             carried: false,
+            policy: None,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
         assert_eq!(outcome.trouble, None);

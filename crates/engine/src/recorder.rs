@@ -13,7 +13,7 @@ use std::fs::File;
 use serde_json::Value;
 use stepback_model::event::Event;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Step, Trigger};
+use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Started, Step, Trigger};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::{Mutation, StoreError};
@@ -102,8 +102,8 @@ pub struct Learned {
     pub transcript: Option<String>,
     /// See [`SessionInfo::model`].
     pub model: Option<String>,
-    /// See [`SessionInfo::command`].
-    pub command: Vec<String>,
+    /// See [`SessionInfo::started`].
+    pub started: Option<Started>,
     /// The session is over.
     pub ended: bool,
     /// It comes from the agent's own record, in which nothing happens twice.

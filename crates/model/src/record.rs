@@ -45,9 +45,9 @@ pub struct SessionInfo {
     pub directory: Option<String>,
     /// The file the agent writes the conversation to.
     pub transcript: Option<String>,
-    /// The command that started the agent, if we did: what a rerun starts again.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub command: Vec<String>,
+    /// How the agent was started, if we did it: what a rerun starts again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<Started>,
     /// The model, as last seen.
     pub model: Option<String>,
     /// The first prompt, shortened.
@@ -80,6 +80,20 @@ pub struct SessionInfo {
     pub prompt: Option<StepId>,
     /// What it costs so far, in millionths of a dollar.
     pub cost: u64,
+}
+
+/// How an agent was started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Started {
+    /// The command.
+    pub argv: Vec<String>,
+    /// Where it was given.
+    pub directory: String,
+    /// The home directory.
+    pub home: String,
+    /// Where temporary files are.
+    pub temp: String,
 }
 
 /// Slots of a state that do not come from the workspace.

@@ -308,6 +308,9 @@ mod tests {
         let mut copy = Copy::new(&Budget::new(1000), 1000, Some("gzip"));
         copy.push(7, b"short");
         let text = copy.text();
-        assert_eq!((text.body.as_str(), text.decoded, text.chunks.to_string().as_str()), ("short", false, "7+5"));
+        assert_eq!(
+            (text.body.as_str(), text.decoded, text.chunks.to_string().as_str()),
+            ("short", false, "7+5")
+        );
     }
 }

@@ -59,7 +59,9 @@ pub(crate) async fn send(shared: &Arc<Shared>, sending: Sending<'_>) -> Given {
             return Ok(http::Response::from_parts(parts, body));
         }
         // The request's own body failed: the agent is gone, which the recording tells when it is dropped.
-        Ok(Err(error)) if find::<hyper::Error>(&error).is_some_and(hyper::Error::is_user) => return Err(error.into()),
+        Ok(Err(error)) if find::<hyper::Error>(&error).is_some_and(hyper::Error::is_user) => {
+            return Err(error.into());
+        }
         Ok(Err(error)) => Failure::of(&target.shown, &error),
         Err(_) => Failure::silent(&target.shown, shared.limits.idle.as_secs()),
     };

@@ -9,7 +9,7 @@
 //! Where the system allows no namespaces, the reason is reported, and whoever starts a rerun decides what else to do.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
@@ -104,12 +104,14 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Starts `program`, which is our own, to be the process inside.
-    pub fn raise(program: &Path, openings: &Openings) -> io::Result<Self> {
+    /// Starts `program`, which is our own, to be the process inside. What is run there prints to `output`.
+    pub fn raise(program: &Path, openings: &Openings, output: &File) -> io::Result<Self> {
         let (mut channel, theirs) = UnixStream::pair()?;
         let child = Command::new(program)
             .arg(WORD)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
             .process_group(0)
             .spawn()?;
         write_line(&mut channel, openings)?;

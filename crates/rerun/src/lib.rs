@@ -1,6 +1,261 @@
 //! Turning a recording into something that runs again: from any point, with one thing changed, in a directory of its own,
 //! behind a fence.
+//!
+//! [`rerun`] puts the files of the point into a scratch directory, which becomes a workspace of its own, starts the agent there
+//! with a model that is the recording, and keeps what it comes to as a branch of the workspace it came from.
 
+pub mod agent;
+pub mod answers;
 pub mod change;
 pub mod fence;
+pub mod sink;
 pub mod tape;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use stepback_agents::policy::Tools;
+use stepback_agents::{Agent, install::InstallError};
+use stepback_engine::reruns::{Fate, Rerun};
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::record::{Annotation, Session, StepKind, Trigger};
+use stepback_model::state::State;
+use stepback_proxy::Timing;
+use stepback_store::Mutation;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::agent::{Ended, Ran, Stage, Wish};
+use crate::answers::OnDifference;
+use crate::change::{Change, ChangeError};
+use crate::tape::Tape;
+
+/// Why there is no rerun.
+#[derive(Debug, thiserror::Error)]
+pub enum RerunError {
+    /// The engine or the store.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The agent's settings.
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    /// A change that does not fit.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// The session has no model calls.
+    #[error("the model calls of this session were not recorded, so nothing can answer in the model's place")]
+    NoCalls,
+    /// The session has no prompt.
+    #[error("nobody said anything in this session, so there is nothing to do again")]
+    NoPrompt,
+    /// The session is not of an agent that can be started.
+    #[error("a session of \"{0}\" cannot be run again: stepback does not know how to start it")]
+    Unknown(String),
+    /// The agent is not there.
+    #[error("{} is not installed here: there is no program \"{program}\"", .agent.title())]
+    NoAgent {
+        /// Which.
+        agent: Agent,
+        /// The program that was looked for.
+        program: String,
+    },
+    /// Nobody knows where the agent's model calls go.
+    #[error("{} calls its model in a way that cannot be answered from a recording", .0.title())]
+    NoRoute(Agent),
+    /// The change does not apply to this kind of session.
+    #[error("{0}")]
+    NotHere(String),
+    /// The machine said no.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// How a session is to be done again.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// From this step on; the agent is started with the prompt that it belongs to.
+    pub from: Option<StoredCheckpoint>,
+    /// `PATH=VALUE`, for each thing that is changed.
+    pub set: Vec<String>,
+    /// Stop after the first step of this kind.
+    pub until: Option<StepKind>,
+    /// Stop after so many steps.
+    pub max_steps: Option<u64>,
+    /// Stop after so long.
+    pub timeout: Option<Duration>,
+    /// What becomes of tool calls.
+    pub tools: Tools,
+    /// What to do where it parts from the recording.
+    pub on_difference: OnDifference,
+    /// When recorded answers come.
+    pub timing: Timing,
+    /// The name of the branch; one is found if none is given.
+    pub branch: Option<String>,
+}
+
+/// What a rerun came to.
+#[derive(Debug)]
+pub struct Done {
+    /// What is on record about it.
+    pub rerun: Rerun,
+    /// How the run went.
+    pub ran: Ran,
+    /// The tip of its branch.
+    pub tip: StoredCheckpoint,
+    /// The step it began at.
+    pub from: StoredCheckpoint,
+}
+
+/// Where a rerun takes place.
+pub struct Surroundings<'a> {
+    /// A directory that is the rerun's alone, and empty.
+    pub dir: &'a Path,
+    /// Our own program.
+    pub program: &'a Path,
+    /// The store.
+    pub store: &'a Path,
+    /// The person's home.
+    pub home: &'a Path,
+    /// The person's environment.
+    pub environment: &'a [(OsString, OsString)],
+    /// Set when the person wants it to end.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// Does a session again. `begun` is told once it is on record that it runs.
+pub fn rerun(
+    workspace: &Workspace<'_>,
+    session: Session,
+    options: &Options,
+    around: &Surroundings<'_>,
+    begun: &mut dyn FnMut(&Rerun),
+) -> Result<Done, RerunError> {
+    let tape = Tape::of(workspace, session)?;
+    let changes: Vec<Change> =
+        options.set.iter().map(|text| Change::parse(text, &tape)).collect::<Result<_, _>>()?;
+    if tape.exchanges.is_empty() {
+        return Err(RerunError::NoCalls);
+    }
+    let agent =
+        Agent::parse(&tape.session.agent).ok_or_else(|| RerunError::Unknown(tape.session.agent.clone()))?;
+    let number = options.from.as_ref().map(|from| from.checkpoint.step.number);
+    let prompt = number.and_then(|number| tape.prompt_at(number)).unwrap_or(0);
+    let said = tape.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
+    let from = tape.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
+    let wish = Wish {
+        tape: &tape,
+        prompt,
+        changes: &changes,
+        tools: options.tools,
+        on_difference: options.on_difference,
+        timing: options.timing,
+        until: options.until,
+        max_steps: options.max_steps,
+        timeout: options.timeout,
+    };
+    let branch = match &options.branch {
+        Some(name) => {
+            workspace.check_new_branch(name)?;
+            name.clone()
+        }
+        None => workspace.free_rerun_name()?,
+    };
+    let mut rerun = Rerun {
+        branch,
+        of: tape.session.id,
+        from: from.checkpoint.step.id,
+        changes: options.set.clone(),
+        status: Fate::Pending,
+        reason: None,
+        session: None,
+        process: std::process::id(),
+    };
+    workspace.note_rerun(&rerun)?;
+    let ran = play(workspace, agent, &wish, &from, around, &mut rerun, begun);
+    let (ran, state) = match ran {
+        Ok(ran) => ran,
+        Err(error) => {
+            rerun.status = Fate::Failed;
+            rerun.reason = Some(error.to_string());
+            // What went wrong counts for more than that it could not be written down.
+            let _ = workspace.note_rerun(&rerun);
+            return Err(error);
+        }
+    };
+    rerun.session = ran.session.as_ref().map(|session| session.id);
+    (rerun.status, rerun.reason) = fate(&ran, options);
+    let tip = workspace.adopt_rerun(&rerun, &state)?;
+    workspace.note_rerun(&rerun)?;
+    Ok(Done { rerun, ran, tip, from })
+}
+
+fn play(
+    workspace: &Workspace<'_>,
+    agent: Agent,
+    wish: &Wish<'_>,
+    from: &StoredCheckpoint,
+    around: &Surroundings<'_>,
+    rerun: &mut Rerun,
+    begun: &mut dyn FnMut(&Rerun),
+) -> Result<(Ran, State), RerunError> {
+    let work = around.dir.join("work");
+    let lock = workspace.lock_shared()?;
+    workspace.materialize(&workspace.state_of(from)?, &work, true)?;
+    drop(lock);
+    let work = work
+        .canonicalize()
+        .map_err(|source| RerunError::Io { what: "find the scratch directory", source })?;
+    let scratch = workspace.engine.workspace(&work)?;
+    let label = Some(format!("{} begins", rerun.branch));
+    scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
+    rerun.status = Fate::Running;
+    workspace.note_rerun(rerun)?;
+    begun(rerun);
+    let stage = Stage {
+        dir: around.dir,
+        scratch: &scratch,
+        original_root: &workspace.root,
+        program: around.program,
+        store: around.store,
+        home: around.home,
+        environment: around.environment,
+        interrupted: around.interrupted,
+    };
+    let mut ran = agent::run(agent, wish, &stage)?;
+    let label = Some(format!("{} ends", rerun.branch));
+    let last =
+        scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
+    if let Some(session) = &mut ran.session {
+        session.info.forked_from = Some((rerun.of, rerun.from));
+        let set = Mutation::SetSessionInfo { session: session.id, info: Box::new(session.info.clone()) };
+        scratch.store().commit(None, &[set]).map_err(EngineError::from)?;
+    }
+    let state = scratch.state_of(&last.stored)?;
+    Ok((ran, state))
+}
+
+/// What became of a rerun, in a word and in a sentence.
+fn fate(ran: &Ran, options: &Options) -> (Fate, Option<String>) {
+    let parted = ran.tally.parted.as_ref().map(|parted| match parted.differences.first() {
+        Some(first) => format!("parted from the recording at model call {}: {}", parted.call, first.path),
+        None => format!("parted from the recording at model call {}", parted.call),
+    });
+    match &ran.ended {
+        Ended::Exited(0) | Ended::Reached => (Fate::Completed, parted),
+        // With something changed, it was to be expected that it goes another way.
+        Ended::Parted if !options.set.is_empty() => (Fate::Completed, parted),
+        Ended::Parted => (Fate::Failed, parted),
+        Ended::Exited(code) => {
+            (Fate::Failed, Some(parted.unwrap_or_else(|| format!("the agent ended with exit code {code}"))))
+        }
+        Ended::TimedOut => (Fate::Failed, Some("it took too long".to_owned())),
+        Ended::Interrupted => (Fate::Failed, Some("interrupted".to_owned())),
+    }
+}

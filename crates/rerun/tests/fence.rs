@@ -42,8 +42,10 @@ fn inside_there_is_no_network_and_only_one_place_to_write() {
     fs::create_dir(&open).unwrap();
     fs::create_dir(&shut).unwrap();
     let outer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let output = fs::File::create(dir.path().join("output")).unwrap();
     let fence =
-        Fence::raise(&program(dir.path()), &Openings { writable: vec![open.clone()], sockets: 2 }).unwrap();
+        Fence::raise(&program(dir.path()), &Openings { writable: vec![open.clone()], sockets: 2 }, &output)
+            .unwrap();
     if !matches!(fence.strength, Strength::Namespaces) {
         eprintln!("this system allows no namespaces: {:?}", fence.strength);
         return;

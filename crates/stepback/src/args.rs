@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub mod carry;
 pub mod live;
 pub mod play;
 
@@ -174,6 +175,12 @@ pub enum Command {
         after_help = "The agent reads, writes and edits files, runs shell commands, lists, searches, and delegates to workers. Ctrl-C ends it in order, a second one at once.\n\nExamples:\n  stepback agent \"fix the failing test\"\n  stepback agent --provider openai-compatible --base-url http://localhost:11434/v1 --model qwen3 \"add a license header\"\n  stepback agent --provider scripted demo.json \"go\"\n  stepback agent --from tool:bash:last \"try it without the cache\""
     )]
     Agent(live::Agent),
+    /// Carry an agent's model calls, record them, or answer them from a recording
+    #[command(after_help = carry::PROXY)]
+    Proxy(carry::Proxy),
+    /// Do a recorded session again, with one thing changed
+    #[command(after_help = carry::RERUN)]
+    Rerun(carry::Rerun),
     /// Take an event from an agent's hook (agents call this)
     #[command(
         after_help = "The event comes as JSON on standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"

@@ -13,6 +13,7 @@ mod agent;
 mod agents;
 mod bisect;
 mod branch;
+mod carry;
 mod checkpoint;
 mod control;
 mod conversation;
@@ -20,7 +21,9 @@ mod diff;
 mod history;
 mod past;
 mod replay;
+mod rerun;
 mod rewind;
+mod run;
 mod sessions;
 mod status;
 mod upkeep;
@@ -67,7 +70,9 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Cat { point, path } => past::cat(&known("")?, point, path),
         Command::Restore { point, into, git } => past::restore(&known("files written")?, point, into, *git),
         Command::Init(init) => agents::init(&arguments.here()?, arguments.json, init),
-        Command::Run(run) => agents::run(&arguments.here()?, run),
+        Command::Run(wanted) => run::run(&arguments, wanted),
+        Command::Proxy(wanted) => carry::proxy(&Context::open(&arguments, Make::Yes, "")?, wanted),
+        Command::Rerun(wanted) => rerun::rerun(&known("")?, wanted),
         Command::Agent(agent) => {
             agent::agent(&Context::open(&arguments, Make::Yes, "files looked at")?, agent)
         }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use stepback_engine::workspace::{Engine, Workspace};
+use stepback_exchange::prices::Prices;
 use stepback_model::env::Env;
 use stepback_model::time::Timestamp;
 use stepback_store::embedded::EmbeddedStore;
@@ -177,6 +178,24 @@ impl Context {
     /// Where the store is, for people.
     pub fn store_path(&self) -> String {
         self.store.local_dir().map(|dir| dir.display().to_string()).unwrap_or_default()
+    }
+
+    /// What models cost: the built-in table with the person's own prices from `prices.json` in the store.
+    pub fn prices(&self) -> Result<Prices, Failure> {
+        let path = Path::new(&self.store_path()).join("prices.json");
+        let wrong = |what: String| {
+            Failure::new(Kind::Usage, format!("{}: {what}", path.display())).hint(
+                "it holds {\"MODEL\": {\"input\": 3.0, \"output\": 15.0}, …}, in dollars per million tokens",
+            )
+        };
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let own = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+                Prices::built_in().with(&own).map_err(wrong)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Prices::built_in()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The store, for numbers about it.

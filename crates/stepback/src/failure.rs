@@ -69,6 +69,11 @@ impl Failure {
         self
     }
 
+    /// What went wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Prints it as the one JSON document. The exit code counts even if the reader has gone away.
     pub fn print_document(&self) {
         let error = json!({

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use stepback_agents::Agent;
 use stepback_agents::hook::{Hook, LARGEST};
+use stepback_agents::policy::{self, Policy};
 use stepback_engine::{Engine, EngineError};
 use stepback_store::embedded::EmbeddedStore;
 use stepback_worktree::rules::Budget;
@@ -76,6 +77,7 @@ fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
     let settings = Settings::load_or_default(store);
     let transcript =
         (agent == Agent::Opencode).then(|| context::agents_home().map(|home| home.opencode_db())).flatten();
+    let policy = context::variable(policy::VARIABLE).and_then(|file| Policy::load(&file));
     let hook = Hook {
         agent,
         store,
@@ -90,6 +92,7 @@ fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
         at_least_each: settings.positive("checkpoint.iterations"),
         looks: settings.get("checkpoint.calls") != 0,
         notes: settings.get("notes") != 0,
+        policy: policy.as_ref(),
         carried: std::env::var_os(stepback_agents::carried::VARIABLE).is_some(),
     };
     let outcome = hook.handle(&payload);

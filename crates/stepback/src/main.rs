@@ -23,6 +23,10 @@ fn main() -> ExitCode {
     if let Some(code) = hook::run_if_asked(&words) {
         return code;
     }
+    if let Some(error) = stepback_rerun::fence::be_inside_if_asked(&words) {
+        eprintln!("stepback: cannot run behind the fence: {error}");
+        return ExitCode::FAILURE;
+    }
     let arguments = parse().unwrap_or_else(|error| {
         if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
             let message = error.render().to_string();

@@ -214,8 +214,8 @@ fn learn(info: &mut SessionInfo, report: &Report<'_>) {
     keep(&mut info.directory, &learned.directory);
     keep(&mut info.transcript, &learned.transcript);
     keep(&mut info.model, &learned.model);
-    if !learned.command.is_empty() {
-        info.command.clone_from(&learned.command);
+    if learned.started.is_some() {
+        info.started.clone_from(&learned.started);
     }
     info.cost += learned.cost;
     info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));

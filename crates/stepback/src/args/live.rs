@@ -50,6 +50,9 @@ pub struct Run {
     /// A checkpoint that cannot be made blocks the agent's call instead of leaving a gap
     #[arg(long)]
     pub strict: bool,
+    /// Leave its model calls alone: they are not recorded, and the session cannot be rerun
+    #[arg(long)]
+    pub no_proxy: bool,
     /// The agent's command, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

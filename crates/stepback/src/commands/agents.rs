@@ -1,8 +1,6 @@
-//! `stepback init`, `stepback run`, `stepback import` and `stepback settings`
+//! `stepback init`, `stepback import` and `stepback settings`
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
 
 use serde_json::json;
 use stepback_agents::install::{self, Direction, Place, Plan, Scope};
@@ -10,7 +8,7 @@ use stepback_agents::transcript::{self, Cursor};
 use stepback_agents::{Agent, import};
 
 use super::{Answer, DONE};
-use crate::args::live::{Init, Run};
+use crate::args::live::Init;
 use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
@@ -25,7 +23,7 @@ fn agent_named(name: &str) -> Result<Agent, Failure> {
 }
 
 /// Where settings are, as the agents' own variables say.
-fn place(workspace: &Path) -> Result<Place, Failure> {
+pub fn place(workspace: &Path) -> Result<Place, Failure> {
     let home = context::home().ok_or_else(|| {
         Failure::new(Kind::System, "HOME is not set, so the agents' settings cannot be found")
     })?;
@@ -45,7 +43,8 @@ fn place(workspace: &Path) -> Result<Place, Failure> {
     Ok(place)
 }
 
-fn binary() -> Result<PathBuf, Failure> {
+/// Our own program.
+pub fn binary() -> Result<PathBuf, Failure> {
     Ok(std::env::current_exe().and_then(|path| path.canonicalize())?)
 }
 
@@ -102,7 +101,8 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> Answer {
     DONE
 }
 
-fn refused(error: install::InstallError) -> Failure {
+/// Settings that cannot be changed.
+pub fn refused(error: install::InstallError) -> Failure {
     Failure::new(Kind::Refused, error.to_string())
 }
 
@@ -119,90 +119,6 @@ fn report(plan: &Plan, place: &Place, arguments: &Init) {
     }
     for line in &plan.follow_up {
         output::line(format!("  {} {line}", paint.note("→")));
-    }
-}
-
-/// `run`
-pub fn run(directory: &Path, arguments: &Run) -> Answer {
-    let agent = install::agent_of(&arguments.command).ok_or_else(|| {
-        let command =
-            arguments.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        Failure::new(Kind::Usage, format!("\"{command}\" is not an agent stepback knows"))
-            .hint("stepback run -- claude … (or codex, gemini, opencode)")
-    })?;
-    let place = place(&context::natural_root(directory))?;
-    let temp = tempfile::Builder::new().prefix("stepback-run-").tempdir()?;
-    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let binary = binary()?;
-    let run = install::Run {
-        argv: &arguments.command,
-        cwd: directory,
-        environment: &environment,
-        place: &place,
-        binary: &binary,
-        strict: arguments.strict,
-        temp_dir: temp.path(),
-    };
-    let plan = install::run_command(agent, &run).map_err(refused)?;
-    for (path, bytes) in &plan.files {
-        std::fs::write(path, bytes)?;
-    }
-    for note in &plan.notes {
-        output::say(Paint::stderr().dim(note));
-    }
-    let guard = Edits::make(&plan.edits, &place, &binary)?;
-    let Some((program, rest)) = plan.argv.split_first() else { return DONE };
-    let status = Command::new(program)
-        .args(rest)
-        .envs(plan.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(directory)
-        .status();
-    drop(guard);
-    let status = status.map_err(|error| {
-        Failure::new(Kind::System, format!("cannot run {}: {error}", program.to_string_lossy()))
-            .hint("check that the agent is installed and on the PATH")
-    })?;
-    Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
-}
-
-/// Changes of settings for the time of a run.
-struct Edits<'a> {
-    made: Vec<&'a Plan>,
-    place: &'a Place,
-    binary: &'a Path,
-}
-
-impl<'a> Edits<'a> {
-    fn make(plans: &'a [Plan], place: &'a Place, binary: &'a Path) -> Result<Self, Failure> {
-        let mut edits = Self { made: Vec::new(), place, binary };
-        for plan in plans {
-            install::carry_out(plan).map_err(refused)?;
-            edits.made.push(plan);
-        }
-        Ok(edits)
-    }
-
-    fn uninstall(&self, agent: Agent) -> Result<install::Done, install::InstallError> {
-        let plan = install::plan(agent, Scope::User, self.place, self.binary, false, Direction::Uninstall)?;
-        install::carry_out(&plan)
-    }
-}
-
-impl Drop for Edits<'_> {
-    fn drop(&mut self) {
-        for plan in std::mem::take(&mut self.made).into_iter().rev() {
-            let back = match install::take_back(plan) {
-                Ok(Some(back)) => install::carry_out(&back),
-                // Somebody edited the file meanwhile: only our part goes.
-                Ok(None) => self.uninstall(plan.agent),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = back {
-                output::say(format!(
-                    "Warning: {error}; \"stepback init --user --uninstall\" takes the hooks out."
-                ));
-            }
-        }
     }
 }
 

@@ -1,0 +1,106 @@
+//! A home of its own for an agent that is run again: its settings, and nothing it remembers.
+//!
+//! Agents write a lot into the home: conversations, task lists, counters, caches. A rerun must neither add to those nor be
+//! influenced by them, so it gets a home that holds what the person set up and what the agent needs to start.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::Agent;
+
+/// A directory with more than this is not copied. In bytes.
+const MOST: u64 = 64 << 20;
+
+/// What of an agent's home is the person's doing, or needed to start.
+fn settings(agent: Agent) -> &'static [&'static str] {
+    match agent {
+        Agent::Claude => &[
+            ".claude.json",
+            ".claude/settings.json",
+            ".claude/CLAUDE.md",
+            ".claude/agents",
+            ".claude/commands",
+            ".claude/skills",
+            ".claude/output-styles",
+            ".claude/rules",
+            ".claude/plugins",
+        ],
+        Agent::Codex => &[
+            ".codex/config.toml",
+            ".codex/hooks.json",
+            ".codex/auth.json",
+            ".codex/AGENTS.md",
+            ".codex/prompts",
+            ".codex/rules",
+            ".codex/skills",
+        ],
+        Agent::Gemini => &[
+            ".gemini/settings.json",
+            ".gemini/GEMINI.md",
+            ".gemini/installation_id",
+            ".gemini/google_accounts.json",
+            ".gemini/oauth_creds.json",
+            ".gemini/trustedFolders.json",
+            ".gemini/commands",
+            ".gemini/extensions",
+        ],
+        Agent::Opencode => &[
+            ".config/opencode",
+            ".local/share/opencode/auth.json",
+            ".local/share/opencode/bin",
+            ".cache/opencode",
+        ],
+    }
+}
+
+/// Fills `new` with what `agent` needs of `home`.
+pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
+    for name in settings(agent).iter().chain(&[".gitconfig", ".config/git"]) {
+        let (from, to) = (home.join(name), new.join(name));
+        let Ok(found) = fs::metadata(&from) else { continue };
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        if found.is_file() {
+            fs::copy(&from, &to)?;
+        } else if size(&from) <= MOST {
+            copy_all(&from, &to)?;
+        } else {
+            std::os::unix::fs::symlink(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn size(dir: &Path) -> u64 {
+    let mut sum = 0;
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        sum += match entry.metadata() {
+            Ok(found) if found.is_dir() => size(&entry.path()),
+            Ok(found) => found.len(),
+            Err(_) => 0,
+        };
+        if sum > MOST {
+            break;
+        }
+    }
+    sum
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_all(&entry.path(), &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path())?, target)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! The words of commands that carry model calls or answer them: proxy and rerun.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// Examples of `proxy`.
+pub const PROXY: &str = "\
+Point your agent's base URL at it; every byte goes on to the model as it is, and every call becomes a step of the session it \
+belongs to. Keys pass through and are never stored. \"stepback run\" does all of it by itself for the agents it knows.
+
+Examples:
+  stepback proxy                                       ANTHROPIC_BASE_URL=http://127.0.0.1:PORT your-agent
+  stepback proxy --listen 127.0.0.1:7070 --upstream http://127.0.0.1:11434
+  stepback proxy --replay 4f2a                         answer from a recording; no model is asked";
+
+/// Carrying model calls.
+#[derive(Debug, Args)]
+pub struct Proxy {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    pub listen: String,
+    /// Where the model is, for every kind of call
+    #[arg(long, value_name = "URL")]
+    pub upstream: Option<String>,
+    /// Where Anthropic Messages calls go [default: $ANTHROPIC_BASE_URL, else https://api.anthropic.com]
+    #[arg(long, value_name = "URL")]
+    pub anthropic: Option<String>,
+    /// Where OpenAI calls go [default: https://api.openai.com]
+    #[arg(long, value_name = "URL")]
+    pub openai: Option<String>,
+    /// Where Gemini calls go [default: $GOOGLE_GEMINI_BASE_URL, else https://generativelanguage.googleapis.com]
+    #[arg(long, value_name = "URL")]
+    pub gemini: Option<String>,
+    /// The name of the agent, if its calls do not tell
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The session that calls belong to, if they do not tell [default: one for this proxy]
+    #[arg(long, value_name = "ID")]
+    pub session: Option<String>,
+    /// Answer from this recorded session
+    #[arg(long, value_name = "SESSION")]
+    pub replay: Option<String>,
+    #[command(flatten)]
+    pub recorded: Recorded,
+}
+
+/// How a recording answers.
+#[derive(Debug, Args)]
+pub struct Recorded {
+    /// What to do with a call that was never recorded like this
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = Difference::Stop)]
+    pub on_difference: Difference,
+    /// Let recorded answers take as long as they did
+    #[arg(long)]
+    pub timed: bool,
+}
+
+/// What to do with a call that was never recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Difference {
+    /// Refuse it, which ends a rerun
+    Stop,
+    /// Ask the model, from there on
+    Live,
+    /// Give the recorded answer that comes nearest
+    Nearest,
+}
+
+/// Examples of `rerun`.
+pub const RERUN: &str = "\
+The agent runs again in a directory of its own, with the files of that point; its model calls are answered from the \
+recording. Your files are not touched, and nothing it does reaches anything else. What it comes to is a branch.
+
+PATH is model, system, prompt, prompt[N], memory.KEY, '#STEP.input…' or '#STEP.output…'.
+
+Examples:
+  stepback rerun                                    the last session, as it was
+  stepback rerun 4f2a --set 'prompt=use redis' --on-difference live
+  stepback rerun 4f2a --set '#14.output=all tests pass' --compare
+  stepback rerun 4f2a --from '#20' --until error --timeout 5m";
+
+/// Doing a session again.
+#[derive(Debug, Args)]
+pub struct Rerun {
+    /// The session: the beginning of its id, ours or the agent's [default: the last at work here]
+    pub session: Option<String>,
+    /// Begin with the prompt that this point belongs to [default: the first]
+    #[arg(long, value_name = "POINT")]
+    pub from: Option<String>,
+    /// Change one thing (can be repeated)
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// End after the first step of this kind
+    #[arg(long, value_name = "KIND")]
+    pub until: Option<String>,
+    /// End after N steps
+    #[arg(long, value_name = "N")]
+    pub max_steps: Option<u64>,
+    /// End after so long: 90s, 5m
+    #[arg(long, value_name = "T", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// What becomes of tool calls
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Tools::Real)]
+    pub tools: Tools,
+    /// Compare it with the original step by step
+    #[arg(long)]
+    pub compare: bool,
+    /// The name of its branch [default: rerun-N]
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<String>,
+    /// Leave the directory it ran in
+    #[arg(long)]
+    pub keep: bool,
+    #[command(flatten)]
+    pub recorded: Recorded,
+}
+
+/// What becomes of tool calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Tools {
+    /// They do not run; what they did then is put in place
+    Recorded,
+    /// They run
+    Real,
+    /// Those that can change something do not run
+    Deny,
+}
+
+/// Reads how long: `90`, `90s`, `5m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit() && c != '.') {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("write how long, such as 90s, 5m or 1h".into()),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * factor);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "write how long, such as 90s, 5m or 1h".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in ["", "s", "0", "-1s", "5 days", "1e400s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `stepback rerun`
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use stepback_agents::policy;
+use stepback_engine::reruns::Fate;
+use stepback_model::record::StepKind;
+use stepback_rerun::answers::Parted;
+use stepback_rerun::{Done, Options, RerunError, Surroundings};
+
+use super::agents::binary;
+use super::carry::{on_difference, timing};
+use super::{Answer, sessions};
+use crate::args::carry::{Rerun, Tools};
+use crate::context::{self, Context};
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// `rerun`
+pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupted.clone())?;
+        signal_hook::flag::register(signal, interrupted.clone())?;
+    }
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let session = sessions::pick(&workspace, arguments.session.as_deref())?;
+    let options = Options {
+        from: arguments.from.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?,
+        set: arguments.set.clone(),
+        until: arguments.until.as_deref().map(kind).transpose()?,
+        max_steps: arguments.max_steps,
+        timeout: arguments.timeout,
+        tools: match arguments.tools {
+            Tools::Real => policy::Tools::Real,
+            Tools::Recorded => policy::Tools::Recorded,
+            Tools::Deny => policy::Tools::Deny,
+        },
+        on_difference: on_difference(&arguments.recorded),
+        timing: timing(&arguments.recorded),
+        branch: arguments.branch.clone(),
+    };
+    let temp = tempfile::Builder::new().prefix("stepback-rerun-").tempdir()?;
+    let dir = temp.path().canonicalize()?;
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let (program, home) = (binary()?, context::home().unwrap_or_default());
+    let store = context.store_path();
+    let around = Surroundings {
+        dir: &dir,
+        program: &program,
+        store: Path::new(&store),
+        home: &home,
+        environment: &environment,
+        interrupted: &interrupted,
+    };
+    let name = sessions::name(&session);
+    let begun = Instant::now();
+    let mut announce = |rerun: &stepback_engine::reruns::Rerun| {
+        output::say_for_people(
+            context.json,
+            &format!("Running {name} again as branch {} (Ctrl-C ends it) …", rerun.branch),
+        );
+    };
+    let done = stepback_rerun::rerun(&workspace, session, &options, &around, &mut announce);
+    if arguments.keep {
+        let kept = temp.keep();
+        output::say_for_people(context.json, &format!("Its directory is {}.", kept.join("work").display()));
+    }
+    let done = done.map_err(refused)?;
+    show(context, &done, begun.elapsed().as_secs_f64());
+    Ok(match done.rerun.status {
+        Fate::Completed => ExitCode::SUCCESS,
+        _ => ExitCode::from(Kind::Partial as u8),
+    })
+}
+
+fn kind(name: &str) -> Result<StepKind, Failure> {
+    StepKind::parse(name).ok_or_else(|| {
+        let all: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        Failure::new(Kind::Usage, format!("there is no kind of step \"{name}\""))
+            .hint(format!("the kinds are {}", all.join(", ")))
+    })
+}
+
+/// Why there is no rerun, and what to do.
+pub fn refused(error: RerunError) -> Failure {
+    let message = error.to_string();
+    let (kind, hint) = match error {
+        RerunError::Engine(error) => return error.into(),
+        RerunError::NoCalls => (
+            Kind::Nothing,
+            "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
+        ),
+        RerunError::NoPrompt | RerunError::Unknown(_) => {
+            (Kind::Nothing, "\"stepback sessions\" lists what there is")
+        }
+        RerunError::Change(_) => (Kind::Usage, "\"stepback replay\" shows the steps with their numbers"),
+        RerunError::NotHere(_) => (Kind::Usage, "\"stepback rerun --help\" says what can be changed"),
+        RerunError::NoAgent { .. } => {
+            (Kind::System, "install it, or put it on the PATH; the recording stays as it is")
+        }
+        RerunError::Install(_) | RerunError::NoRoute(_) => (Kind::Refused, "nothing was changed"),
+        RerunError::Io { .. } => (Kind::System, "nothing of yours was changed"),
+    };
+    Failure::new(kind, message).hint(hint)
+}
+
+fn show(context: &Context, done: &Done, seconds: f64) {
+    let Done { rerun, ran, tip, from } = done;
+    if context.json {
+        output::document(&json!({
+            "id": rerun.branch,
+            "branch": rerun.branch,
+            "status": rerun.status,
+            "reason": rerun.reason,
+            "of": rerun.of,
+            "from": from.checkpoint.step.id,
+            "session": rerun.session,
+            "tip": tip.checkpoint.step.id,
+            "changes": rerun.changes,
+            "ended": ran.ended,
+            "fence": ran.strength,
+            "model_calls": ran.tally,
+            "seconds": seconds,
+        }));
+        return;
+    }
+    let paint = Paint::stdout();
+    let status = match rerun.status {
+        Fate::Completed => paint.good("completed"),
+        _ => paint.bad("failed"),
+    };
+    let reason = rerun.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    output::line(format!("{} {status}{reason}", paint.strong(&rerun.branch)));
+    output::line(format!(
+        "  {} answered from the recording, {} asked of a model, {} refused; {seconds:.1} s",
+        ran.tally.recorded, ran.tally.live, ran.tally.refused
+    ));
+    output::line(format!("  fence: {}", ran.strength.describe()));
+    if let Some(parted) = &ran.tally.parted {
+        show_parted(parted);
+    } else if rerun.status == Fate::Failed && !ran.output.is_empty() {
+        output::line("  the agent's last words:");
+        for line in ran.output.lines() {
+            output::line(format!("    {}", paint.dim(stepback_agents::payload::visible(line))));
+        }
+    }
+    output::say(Paint::stderr().dim(format!(
+        "\"stepback diff branch:{0}\" shows its files, \"stepback branch switch {0}\" takes them, \"stepback undo\" forgets the \
+         branch.",
+        rerun.branch
+    )));
+}
+
+/// Shows where a run parted from the recording.
+pub fn show_parted(parted: &Parted) {
+    let paint = Paint::stdout();
+    output::line(format!("  model call {} was never asked like this:", parted.call));
+    for difference in &parted.differences {
+        output::line(format!("    {}", paint.name(stepback_agents::payload::visible(&difference.path))));
+        let side = |sign: &str, text: &Option<String>| {
+            for line in text.iter().flat_map(|text| text.lines()).take(6) {
+                output::line(format!("      {sign} {}", stepback_agents::payload::visible(line)));
+            }
+        };
+        side("-", &difference.recorded);
+        side("+", &difference.present);
+    }
+}

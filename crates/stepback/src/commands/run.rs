@@ -1,0 +1,251 @@
+//! `stepback run`: one run of an agent with our hooks, and with its model calls through our proxy.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGINT, SIGQUIT};
+use stepback_agents::carried::{self, Carrier};
+use stepback_agents::install::{self, Direction, Place, Plan, Route, RunPlan, Scope};
+use stepback_agents::{Agent, record};
+use stepback_engine::Workspace;
+use stepback_model::record::Started;
+use stepback_proxy::{Config, Limits, Listen, Proxy, Upstreams};
+use stepback_rerun::sink::Recorder;
+
+use super::Answer;
+use super::agents::{binary, place, refused};
+use crate::args::Arguments;
+use crate::args::live::Run;
+use crate::context::{self, Context, Make};
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// How long model calls may go on after the agent has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// `run`
+pub fn run(arguments: &Arguments, wanted: &Run) -> Answer {
+    let directory = &arguments.here()?;
+    let agent = install::agent_of(&wanted.command).ok_or_else(|| {
+        let command =
+            wanted.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        Failure::new(Kind::Usage, format!("\"{command}\" is not an agent stepback knows"))
+            .hint("stepback run -- claude … (or codex, gemini, opencode)")
+    })?;
+    let place = place(&context::natural_root(directory))?;
+    let temp = tempfile::Builder::new().prefix("stepback-run-").tempdir()?;
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let binary = binary()?;
+    let run = install::Run {
+        argv: &wanted.command,
+        cwd: directory,
+        environment: &environment,
+        place: &place,
+        binary: &binary,
+        strict: wanted.strict,
+        temp_dir: temp.path(),
+    };
+    let mut plan = install::run_command(agent, &run).map_err(refused)?;
+    let routes = if wanted.no_proxy { Vec::new() } else { install::routes(agent, &run) };
+    let status = if routes.is_empty() {
+        if !wanted.no_proxy {
+            plan.notes.push(
+                "Its model calls cannot be recorded: they do not go to an address we can stand in for."
+                    .into(),
+            );
+        }
+        with_hooks(&plan, &place, &binary, directory, |child| child.wait())?
+    } else {
+        carried(arguments, wanted, agent, &run, routes, plan, directory)?
+    };
+    Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
+}
+
+/// Runs the agent with its model calls through a proxy. If there can be none, it runs without: to record is never more
+/// important than the work.
+fn carried(
+    arguments: &Arguments,
+    wanted: &Run,
+    agent: Agent,
+    run: &install::Run<'_>,
+    routes: Vec<Route>,
+    mut plan: RunPlan,
+    directory: &Path,
+) -> Result<ExitStatus, Failure> {
+    let without = |why: String| {
+        output::say(format!("Warning: model calls are not recorded in this run: {why}"));
+    };
+    let context = match Context::open(arguments, Make::Yes, "") {
+        Ok(context) => context,
+        Err(failure) => {
+            without(failure.message().to_owned());
+            return with_hooks(&plan, run.place, run.binary, directory, |child| child.wait());
+        }
+    };
+    let engine = context.engine();
+    let prepared = context.workspace_or_new(&engine).and_then(|workspace| {
+        let recorder = recorder(&context, &workspace, agent, wanted, directory)?;
+        Ok((workspace, recorder))
+    });
+    let (workspace, (recorder, taken)) = match prepared {
+        Ok(prepared) => prepared,
+        Err(failure) => {
+            without(failure.message().to_owned());
+            return with_hooks(&plan, run.place, run.binary, directory, |child| child.wait());
+        }
+    };
+    let recorder = Arc::new(recorder);
+    let mut proxies = Vec::new();
+    let mut told = Vec::new();
+    for route in routes {
+        match start(&route, &recorder) {
+            Ok(proxy) => {
+                told.push((route, proxy.url()));
+                proxies.push(proxy);
+            }
+            Err(error) => without(format!("{}: {error}", route.upstream)),
+        }
+    }
+    install::through(agent, run, &told, &mut plan).map_err(refused)?;
+    plan.env.push((carried::VARIABLE.to_owned(), "1".to_owned()));
+    let status = std::thread::scope(|scope| {
+        scope.spawn(|| take_in(&workspace, taken));
+        let status = with_hooks(&plan, run.place, run.binary, directory, |child| child.wait());
+        for proxy in proxies {
+            proxy.shutdown(LAST_WORDS);
+        }
+        if let Some(why) = recorder.trouble() {
+            without(why);
+        }
+        // The thread that takes in ends when nobody is left who could leave anything.
+        drop(recorder);
+        status
+    });
+    // What came last is taken in now, or by the next command.
+    let _ = record::take_in_quietly(&workspace);
+    status
+}
+
+fn recorder(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    agent: Agent,
+    wanted: &Run,
+    directory: &Path,
+) -> Result<(Recorder, Receiver<()>), Failure> {
+    let text = |word: &OsString| stepback_redact::redact(&word.to_string_lossy()).into_owned();
+    let started = Started {
+        argv: wanted.command.iter().map(text).collect(),
+        directory: directory.display().to_string(),
+        home: context::home().map(|home| home.display().to_string()).unwrap_or_default(),
+        temp: std::env::temp_dir().display().to_string(),
+    };
+    let carrier = Carrier {
+        dir: workspace.cache_dir()?.unwrap_or_default(),
+        agent: Some(agent.name().to_owned()),
+        session: None,
+        started: Some(started),
+        since: context.now(),
+        prices: context.prices()?,
+    };
+    Ok(Recorder::new(carrier))
+}
+
+fn start(route: &Route, recorder: &Arc<Recorder>) -> std::io::Result<Proxy> {
+    stepback_proxy::start(Config {
+        listen: Listen::Addr(([127, 0, 0, 1], 0).into()),
+        upstreams: Upstreams { default: Some(route.upstream.clone()), ..Upstreams::default() },
+        sink: recorder.clone(),
+        answers: None,
+        limits: Limits::default(),
+        certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+    })
+}
+
+/// Takes in what the proxy notes, until it notes nothing more.
+pub fn take_in(workspace: &Workspace<'_>, taken: Receiver<()>) {
+    while taken.recv().is_ok() {
+        while taken.try_recv().is_ok() {}
+        // Whoever comes next tries again.
+        let _ = record::take_in_quietly(workspace);
+    }
+}
+
+/// Runs a planned command with the settings it needs for the time of the run.
+fn with_hooks(
+    plan: &RunPlan,
+    place: &Place,
+    binary: &Path,
+    directory: &Path,
+    wait: impl FnOnce(&mut Child) -> std::io::Result<ExitStatus>,
+) -> Result<ExitStatus, Failure> {
+    for (path, bytes) in &plan.files {
+        std::fs::write(path, bytes)?;
+    }
+    for note in &plan.notes {
+        output::say(Paint::stderr().dim(note));
+    }
+    let guard = Edits::make(&plan.edits, place, binary)?;
+    let (program, rest) = plan.argv.split_first().ok_or_else(|| Failure::new(Kind::Usage, "no command"))?;
+    // Keys that interrupt are meant for the agent, as in a shell; we go when it goes.
+    for signal in [SIGINT, SIGQUIT] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    let status = Command::new(program)
+        .args(rest)
+        .envs(plan.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(directory)
+        .spawn()
+        .and_then(|mut child| wait(&mut child));
+    drop(guard);
+    status.map_err(|error| {
+        Failure::new(Kind::System, format!("cannot run {}: {error}", program.to_string_lossy()))
+            .hint("check that the agent is installed and on the PATH")
+    })
+}
+
+/// Changes of settings for the time of a run.
+struct Edits<'a> {
+    made: Vec<&'a Plan>,
+    place: &'a Place,
+    binary: &'a Path,
+}
+
+impl<'a> Edits<'a> {
+    fn make(plans: &'a [Plan], place: &'a Place, binary: &'a Path) -> Result<Self, Failure> {
+        let mut edits = Self { made: Vec::new(), place, binary };
+        for plan in plans {
+            install::carry_out(plan).map_err(refused)?;
+            edits.made.push(plan);
+        }
+        Ok(edits)
+    }
+
+    fn uninstall(&self, agent: Agent) -> Result<install::Done, install::InstallError> {
+        let plan = install::plan(agent, Scope::User, self.place, self.binary, false, Direction::Uninstall)?;
+        install::carry_out(&plan)
+    }
+}
+
+impl Drop for Edits<'_> {
+    fn drop(&mut self) {
+        for plan in std::mem::take(&mut self.made).into_iter().rev() {
+            let back = match install::take_back(plan) {
+                Ok(Some(back)) => install::carry_out(&back),
+                // Somebody edited the file meanwhile: only our part goes.
+                Ok(None) => self.uninstall(plan.agent),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = back {
+                output::say(format!(
+                    "Warning: {error}; \"stepback init --user --uninstall\" takes the hooks out."
+                ));
+            }
+        }
+    }
+}
