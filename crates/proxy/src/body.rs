@@ -78,6 +78,8 @@ pub(crate) struct AnswerBody {
     stage: Stage,
     held: VecDeque<Frame<Bytes>>,
     held_bytes: usize,
+    /// When the model has said all: until when at the latest more is waited for.
+    settled: Option<Instant>,
     over: Option<Over>,
     silence: Pin<Box<Sleep>>,
 }
@@ -110,6 +112,7 @@ impl AnswerBody {
             stage: Stage::Passing,
             held: VecDeque::new(),
             held_bytes: 0,
+            settled: None,
             over: None,
             silence: Box::pin(tokio::time::sleep(shared.limits.idle)),
         }
@@ -181,7 +184,10 @@ impl AnswerBody {
                     self.tell();
                 } else if last {
                     self.hold(frame);
-                    self.stage = Stage::Settling(Box::pin(tokio::time::sleep(QUIET)));
+                    let now = Instant::now();
+                    let latest = *self.settled.get_or_insert(now + self.shared.limits.hold);
+                    let quiet = tokio::time::sleep_until((now + QUIET).min(latest));
+                    self.stage = Stage::Settling(Box::pin(quiet));
                     if self.held_bytes > MOST_HELD {
                         self.tell();
                     }

@@ -78,7 +78,7 @@ pub fn start(config: Config) -> io::Result<Proxy> {
         routes.refuse_loop(addr)?;
     }
     socket.set_nonblocking(true)?;
-    // One thread carries it all: there is little to do for each byte, and a second one made nothing faster (see the design
+    // One thread carries it all: there is little to do for each byte, and with more the first one came later (see the design
     // note). What may block goes to threads beside it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

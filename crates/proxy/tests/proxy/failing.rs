@@ -113,6 +113,22 @@ fn errors_and_odd_answers_of_the_model_are_passed_on() {
 }
 
 #[test]
+fn an_answer_before_the_end_of_the_request_is_given() {
+    let server = Server::start(|mut connection| {
+        connection.head();
+        connection.answer("x-early: 1\r\n", b"too much");
+        connection.until_closed();
+    });
+    let (proxy, told) = proxy(&server);
+    let mut agent = Agent::connect(proxy.addr());
+    agent.write("POST /v1/messages HTTP/1.1\r\nhost: p\r\ncontent-length: 1000000\r\n\r\nsome");
+    let (head, body) = agent.answer();
+    assert_eq!((head.header("x-early"), body.as_slice()), (Some("1"), &b"too much"[..]));
+    let exchange = told.only();
+    assert_eq!((exchange.request.bytes, exchange.response.ended), (4, Ended::Complete));
+}
+
+#[test]
 fn an_answer_that_breaks_off_breaks_off_for_the_agent_too() {
     for (how, head) in [
         ("chunks", "transfer-encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n9\r\ndata"),

@@ -1,4 +1,5 @@
 //! The proxy against servers that do exactly what a test says, down to the byte, and agents that look at every byte.
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod agent;
 mod ending;

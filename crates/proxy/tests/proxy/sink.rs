@@ -8,6 +8,9 @@ use stepback_proxy::Sink;
 
 use crate::PATIENCE;
 
+/// An id, the request, and all headers that are told.
+pub type Begun = (String, Request, Vec<(String, String)>);
+
 #[derive(Default)]
 pub struct Told {
     state: Mutex<State>,
@@ -16,7 +19,7 @@ pub struct Told {
 
 #[derive(Default)]
 struct State {
-    begun: Vec<(String, Request, Vec<(String, String)>)>,
+    begun: Vec<Begun>,
     ended: Vec<Exchange>,
 }
 
@@ -34,7 +37,7 @@ impl Told {
     }
 
     /// What the sink was told when requests were complete, once there are `count`.
-    pub fn begun(&self, count: usize) -> Vec<(String, Request, Vec<(String, String)>)> {
+    pub fn begun(&self, count: usize) -> Vec<Begun> {
         self.wait(|state| state.begun.len() >= count).0
     }
 
@@ -43,11 +46,7 @@ impl Told {
         self.state.lock().unwrap().ended.len()
     }
 
-    #[expect(clippy::type_complexity, reason = "what the sink is told, as it is")]
-    fn wait(
-        &self,
-        enough: impl Fn(&State) -> bool,
-    ) -> (Vec<(String, Request, Vec<(String, String)>)>, Vec<Exchange>) {
+    fn wait(&self, enough: impl Fn(&State) -> bool) -> (Vec<Begun>, Vec<Exchange>) {
         let state = self.state.lock().unwrap();
         let (state, late) = self.changed.wait_timeout_while(state, PATIENCE, |state| !enough(state)).unwrap();
         assert!(!late.timed_out(), "the sink was not told in time");

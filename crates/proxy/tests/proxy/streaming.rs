@@ -132,6 +132,35 @@ fn what_only_looks_like_the_end_is_not_the_end() {
 }
 
 #[test]
+fn what_comes_after_the_end_is_still_passed_on() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let server = Server::start(move |mut connection| {
+        connection.request();
+        connection.stream();
+        connection.chunk(STOP);
+        connection.chunk(": a little later\n\n");
+        wait.lock().unwrap().recv().unwrap();
+        connection.chunk(": much later\n\n");
+        connection.chunk("");
+    });
+    let (proxy, told) = proxy(&server);
+    let mut agent = Agent::connect(proxy.addr());
+    agent.send("POST /v1/messages", "", "{}");
+    agent.head().unwrap();
+    // Nothing more comes for a while, so the sink is told and the agent gets what was held back.
+    assert_eq!(agent.piece().unwrap().unwrap(), STOP.as_bytes());
+    assert_eq!(told.ended_now(), 1);
+    go.send(()).unwrap();
+    let (rest, end) = agent.rest();
+    end.unwrap();
+    assert_eq!(rest, b": a little later\n\n: much later\n\n");
+    let response = told.only().response;
+    assert_eq!(response.ended, Ended::Complete);
+    assert!(response.body.starts_with(STOP) && !response.body.contains("much later"), "{}", response.body);
+}
+
+#[test]
 fn usage_after_the_finish_reason_is_recorded() {
     let finish = "data: {\"choices\":[{\"finish_reason\":\"stop\"}]}\n\n";
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\n\n";
@@ -189,7 +218,8 @@ fn a_sink_that_panics_or_hangs_does_not_harm_the_stream() {
             connection.chunk("");
         }
     });
-    let (keep, wait) = mpsc::channel();
+    let (let_go, wait) = mpsc::channel();
+    let mut let_go = Some(let_go);
     for sink in [Bad(None), Bad(Some(Mutex::new(wait)))] {
         let hangs = sink.0.is_some();
         let mut config = config(&server.url(), Arc::new(sink));
@@ -203,13 +233,13 @@ fn a_sink_that_panics_or_hangs_does_not_harm_the_stream() {
         let stats = proxy.stats();
         if hangs {
             assert_eq!((stats.sink_late, stats.sink_panicked), (3, 0));
-            drop(proxy);
+            drop(let_go.take());
+            assert_eq!(proxy.shutdown(crate::PATIENCE).exchanges, 3);
         } else {
             let stats = proxy.shutdown(crate::PATIENCE);
             assert_eq!((stats.exchanges, stats.sink_panicked), (3, 6));
         }
     }
-    drop(keep);
 }
 
 #[test]
