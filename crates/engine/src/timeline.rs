@@ -16,7 +16,7 @@ use stepback_model::record::{Step, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 
-pub use spent::{Spent, Tokens};
+pub use spent::{Spent, add_up, all_tokens};
 
 /// Whether a step is one where something went wrong. What could not be recorded is no error of the agent.
 pub fn is_error(step: &Step) -> bool {

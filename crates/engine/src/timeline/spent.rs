@@ -2,36 +2,22 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use stepback_exchange::meaning::Usage;
 
-/// Tokens of one call, or of many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Tokens {
-    /// Read, at the full price.
-    pub input: u64,
-    /// Written, thoughts included.
-    pub output: u64,
-    /// Read from a cache.
-    pub cache_read: u64,
-    /// Written to a cache.
-    pub cache_write: u64,
-    /// Of the output, thoughts.
-    pub reasoning: u64,
+/// The tokens of many calls.
+pub fn add_up(calls: impl IntoIterator<Item = Usage>) -> Usage {
+    calls.into_iter().fold(Usage::default(), |sum, call| Usage {
+        input: sum.input + call.input,
+        output: sum.output + call.output,
+        cache_read: sum.cache_read + call.cache_read,
+        cache_write: sum.cache_write + call.cache_write,
+        reasoning: sum.reasoning + call.reasoning,
+    })
 }
 
-impl Tokens {
-    /// Adds those of another call.
-    pub fn add(&mut self, other: Self) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.reasoning += other.reasoning;
-    }
-
-    /// All that was read and written.
-    pub fn total(self) -> u64 {
-        self.input + self.output + self.cache_read + self.cache_write
-    }
+/// All that was read and written; thoughts are part of what was written.
+pub fn all_tokens(usage: Usage) -> u64 {
+    usage.input + usage.output + usage.cache_read + usage.cache_write
 }
 
 /// What is known of a model call from the detail of its step.
@@ -40,7 +26,7 @@ pub struct Spent {
     /// The model.
     pub model: Option<String>,
     /// Tokens, if somebody counted them.
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<Usage>,
     /// What it cost, if that is known.
     pub cost_usd: Option<f64>,
 }
@@ -63,11 +49,11 @@ impl Spent {
 }
 
 /// Tokens in our words, or as opencode tells them, with its cache in an object of its own.
-fn counted(tokens: &Value) -> Tokens {
+fn counted(tokens: &Value) -> Usage {
     let first = |names: &[&str]| {
         names.iter().find_map(|name| tokens.pointer(name).and_then(Value::as_u64)).unwrap_or(0)
     };
-    Tokens {
+    Usage {
         input: first(&["/input"]),
         output: first(&["/output"]),
         cache_read: first(&["/cache_read", "/cache/read"]),
