@@ -15,7 +15,7 @@ use crate::error::EngineError;
 /// What differs in the states that two runs end with.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ends {
-    /// Changes from the files of the first to those of the second; `None` if those of one side are not known any more.
+    /// Changes from the files of the first to those of the second; `None` if those of one side are not known.
     #[serde(serialize_with = "changes")]
     pub files: Option<Vec<Change>>,
     /// In how many files they differed when they began; `None` if that is not known.
@@ -65,7 +65,9 @@ fn changes<S: Serializer>(changes: &Option<Vec<Change>>, serializer: S) -> Resul
 pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, EngineError> {
     let between = |a: Option<State>, b: Option<State>| -> Result<Option<Vec<Change>>, EngineError> {
         match (a, b) {
-            (Some(a), Some(b)) => Ok(Some(diff::visible(source, &a, &b)?)),
+            (Some(a), Some(b)) if a.files.is_some() && b.files.is_some() => {
+                Ok(Some(diff::visible(source, &a, &b)?))
+            }
             _ => Ok(None),
         }
     };

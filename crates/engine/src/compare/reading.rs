@@ -69,19 +69,23 @@ impl Reading {
         let mut reading =
             Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
         let mut begun: HashMap<&str, Begun> = HashMap::new();
+        // Whoever talks to models mostly talks to one, so the last wire will do for an answer that names no call.
+        let mut last_wire = None;
         for step in &side.steps {
             let detail = match step.facts.detail {
                 Some(hash) => value::load(source, hash).map_err(unreadable)?,
                 None => Value::Null,
             };
             let call = step.facts.call.as_deref();
-            let start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
+            let mut start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
+            start.wire = start.wire.or(last_wire);
             reading.take(side, step, &detail, &start);
-            if let (StepKind::ToolStart | StepKind::ModelStart, Some(call)) = (step.kind, call) {
-                let input = reading.prints.last().map_or(0, |print| print.input);
+            if matches!(step.kind, StepKind::ToolStart | StepKind::ModelStart) {
                 let wire = detail.pointer("/input/wire").cloned();
-                let wire = wire.and_then(|wire| serde_json::from_value(wire).ok());
-                begun.insert(call, Begun { input, wire });
+                let wire: Option<Wire> = wire.and_then(|wire| serde_json::from_value(wire).ok());
+                last_wire = wire.or(last_wire);
+                let input = reading.prints.last().map_or(0, |print| print.input);
+                begun.extend(call.map(|call| (call, Begun { input, wire })));
             }
         }
         Ok(reading)

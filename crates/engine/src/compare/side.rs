@@ -35,10 +35,15 @@ impl Side {
         let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
         steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
-        // Of what was given up, and of what nobody had looked at yet, nothing can be told.
+        // Of a session from an agent's own record, nobody looked at the files; they only were what they were at the import.
+        let looked = !session.info.imported || steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
         let known = |stored: &StoredCheckpoint| match workspace.state_of(stored) {
-            Ok(state) => Ok(Some(state)),
-            Err(EngineError::Purged { .. } | EngineError::NoFiles { .. }) => Ok(None),
+            Ok(state) if looked => Ok(Some(state)),
+            Ok(state) => Ok(Some(State { files: None, git: None, ..state })),
+            Err(EngineError::NoFiles { .. }) => {
+                Ok(Some(State::load(workspace.store(), stored.checkpoint.step.state)?))
+            }
+            Err(EngineError::Purged { .. }) => Ok(None),
             Err(error) => Err(error),
         };
         let (first, last) = (steps.first().map(known), steps.last().map(known));

@@ -75,8 +75,8 @@ impl Maker {
         Side {
             name: name.to_string(),
             steps: steps.collect(),
-            start: Some(State::default()),
-            end: Some(State::default()),
+            start: Some(state()),
+            end: Some(state()),
             directories: vec![directory.clone()],
             ..Side::default()
         }
@@ -86,6 +86,11 @@ impl Maker {
     fn compare(&self, a: &Side, b: &Side) -> Comparison {
         compare(&self.store, a, b).unwrap()
     }
+}
+
+/// A state with files, the same for all.
+fn state() -> State {
+    State { files: Some(Hash::of(ObjectKind::Tree, b"")), ..State::default() }
 }
 
 fn bash(command: &str, output: &str) -> [Told; 2] {
@@ -220,7 +225,7 @@ fn ends_tell_memory_and_conversation_apart() {
     let maker = Maker::new();
     let (mut a, mut b) = (maker.side("a", &[]), maker.side("b", &[]));
     let slot = |value: Value| Some(maker.write(|batch| value::store(batch, &value, None).unwrap()));
-    let memory = |value| State { memory: slot(value), ..State::default() };
+    let memory = |value| State { memory: slot(value), ..state() };
     a.end = Some(memory(json!({ "plan": "one", "seen": 1 })));
     b.end = Some(State { task: slot(json!("new")), ..memory(json!({ "plan": "two", "more": true })) });
     let talk = |texts: &[&str]| {
@@ -245,6 +250,13 @@ fn ends_tell_memory_and_conversation_apart() {
             "Their task differs in 1 place.",
             "They have 1 message in common; then A has 1 more and B 2."
         ]
+    );
+    b.end = Some(State { files: None, ..state() });
+    let unknown = maker.compare(&a, &b);
+    assert!(
+        unknown.ends.files.is_none() && unknown.summary[0].contains("not known"),
+        "{:?}",
+        unknown.summary
     );
     // All of it is a document.
     assert_eq!(json!(found)["slots"][0]["slot"], "memory");

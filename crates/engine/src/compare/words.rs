@@ -101,7 +101,7 @@ fn files(found: &Comparison) -> String {
     };
     let is_run = !found.rows.is_empty();
     let ended = match found.ends.files.as_ref().map(|changes| changes.len() as u64) {
-        None => "The files of one of them are not known any more.".to_string(),
+        None => "The files of at least one of them are not known.".to_string(),
         Some(0) if is_run => "They end with the same files.".to_string(),
         Some(0) => "They have the same files.".to_string(),
         Some(count) if is_run => format!("They end with {} that {}.", plural(count, "file"), differ(count)),
