@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use stepback_exchange::meaning::{self, Said};
-use stepback_exchange::{Response, Wire};
+use stepback_exchange::Wire;
+use stepback_exchange::meaning::Said;
 use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};
@@ -13,7 +13,7 @@ use super::Part;
 use super::align::{Key, number_of};
 use super::side::{Side, unreadable};
 use crate::error::EngineError;
-use crate::timeline::Spent;
+use crate::timeline::{Spent, answer_of};
 
 /// What a side did, as far as it is compared and counted.
 pub struct Reading {
@@ -69,23 +69,19 @@ impl Reading {
         let mut reading =
             Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
         let mut begun: HashMap<&str, Begun> = HashMap::new();
-        // Whoever talks to models mostly talks to one, so the last wire will do for an answer that names no call.
-        let mut last_wire = None;
         for step in &side.steps {
             let detail = match step.facts.detail {
                 Some(hash) => value::load(source, hash).map_err(unreadable)?,
                 None => Value::Null,
             };
             let call = step.facts.call.as_deref();
-            let mut start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
-            start.wire = start.wire.or(last_wire);
+            let start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
             reading.take(side, step, &detail, &start);
-            if matches!(step.kind, StepKind::ToolStart | StepKind::ModelStart) {
-                let wire = detail.pointer("/input/wire").cloned();
-                let wire: Option<Wire> = wire.and_then(|wire| serde_json::from_value(wire).ok());
-                last_wire = wire.or(last_wire);
+            if let (StepKind::ToolStart | StepKind::ModelStart, Some(call)) = (step.kind, call) {
                 let input = reading.prints.last().map_or(0, |print| print.input);
-                begun.extend(call.map(|call| (call, Begun { input, wire })));
+                let wire = detail.pointer("/input/wire").cloned();
+                let wire = wire.and_then(|wire| serde_json::from_value(wire).ok());
+                begun.insert(call, Begun { input, wire });
             }
         }
         Ok(reading)
@@ -164,13 +160,11 @@ struct Answer {
 
 fn answer(side: &Side, output: Option<&Value>, wire: Option<Wire>) -> Answer {
     let Some(output) = output else { return Answer { meaning: Value::Null, text: None } };
-    let response = serde_json::from_value::<Response>(output.clone());
-    let (Ok(response), Some(wire)) = (response, wire) else {
+    let Some(answered) = answer_of(output, wire) else {
         // Agents tell the text; of a wire that nobody knows, the body is all there is.
         let body = output.get("body").unwrap_or(output);
         return Answer { meaning: side.normal(body), text: output.as_str().map(str::to_string) };
     };
-    let answered = meaning::answered(wire, &response);
     let mut text = String::new();
     let mut pieces: Vec<Value> = Vec::new();
     for said in answered.said {

@@ -139,6 +139,23 @@ fn tokens_are_understood_whoever_wrote_them_down() {
     assert_eq!(Spent::of(&json!({})), None);
 }
 
+#[test]
+fn an_answer_is_understood_without_its_wire() {
+    let answer = |body: serde_json::Value| {
+        let output = json!({
+            "status": 200, "body": body.to_string(), "chunks": "", "ended": "complete", "took": 1,
+        });
+        answer_of(&output, None).map(|answer| format!("{:?}", answer.said)).unwrap_or_default()
+    };
+    let messages =
+        json!({ "type": "message", "role": "assistant", "content": [{ "type": "text", "text": "hello" }] });
+    assert!(answer(messages).contains("hello"));
+    let chat = json!({ "choices": [{ "message": { "role": "assistant", "content": "hello" } }] });
+    assert!(answer(chat).contains("hello"));
+    assert_eq!(answer(json!({ "else": 1 })), "");
+    assert!(answer_of(&json!("a text"), None).is_none());
+}
+
 proptest! {
     /// Whatever one asks of it, it stands on a step, and says which.
     #[test]

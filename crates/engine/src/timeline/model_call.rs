@@ -1,8 +1,23 @@
-//! What a model call used: tokens and money, as whoever recorded it wrote them down.
+//! What a model call said and used: its answer, tokens and money, as whoever recorded it wrote them down.
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_exchange::meaning::Usage;
+use stepback_exchange::meaning::{self, Answered, Usage};
+use stepback_exchange::{Response, Wire};
+
+/// What a recorded answer says: the `output` of a step, if it is one that a proxy saw. Without a wire, the first one is taken
+/// in whose words it says anything.
+pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
+    if !output.is_object() {
+        return None;
+    }
+    let response = serde_json::from_value::<Response>(output.clone()).ok()?;
+    if let Some(wire) = wire {
+        return Some(meaning::answered(wire, &response));
+    }
+    let answers = Wire::ALL.into_iter().map(|wire| meaning::answered(wire, &response));
+    answers.into_iter().find(|answer| !answer.said.is_empty())
+}
 
 /// The tokens of many calls.
 pub fn add_up(calls: impl IntoIterator<Item = Usage>) -> Usage {
