@@ -10,6 +10,7 @@ mod calls;
 pub mod changes;
 pub mod checkpoint;
 pub mod collect;
+pub mod compare;
 pub mod control;
 pub mod diff;
 mod direct;

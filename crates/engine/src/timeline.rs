@@ -3,7 +3,7 @@
 //! Nothing here reads a store or a clock. Whoever shows a session (a terminal, a browser, an answer to a program) brings its
 //! steps and asks the [`Cursor`] where to go; so all of them go to the same places.
 
-mod spent;
+mod model_call;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +16,7 @@ use stepback_model::record::{Step, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 
-pub use spent::{Spent, Tokens};
+pub use model_call::{Spent, add_up, all_tokens, answer_of};
 
 /// Whether a step is one where something went wrong. What could not be recorded is no error of the agent.
 pub fn is_error(step: &Step) -> bool {

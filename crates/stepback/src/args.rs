@@ -283,6 +283,9 @@ pub enum Command {
     /// Go through a recorded session again
     #[command(after_help = play::REPLAY)]
     Replay(play::Replay),
+    /// Compare two sessions, branches or points: steps, files, memory, conversation
+    #[command(after_help = play::COMPARE)]
+    Compare(play::Compare),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory that holds the files of one step after another; the workspace is not touched. Exit code 0 is good, 125 cannot tell, anything else is bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"

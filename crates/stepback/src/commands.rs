@@ -15,6 +15,7 @@ mod bisect;
 mod branch;
 mod carry;
 mod checkpoint;
+mod compare;
 mod control;
 mod conversation;
 mod diff;
@@ -102,6 +103,7 @@ pub fn run(arguments: Arguments) -> Answer {
             sessions::watch(&context, of.session.as_deref(), filter, *limit)
         }
         Command::Replay(arguments) => replay::replay(&known("")?, arguments),
+        Command::Compare(arguments) => compare::compare(&known("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
         Command::Branch(command) => branch::run(&known("files")?, command),
         Command::Settings { key, value } => {

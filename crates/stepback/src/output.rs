@@ -154,11 +154,11 @@ pub fn fit(text: &str, columns: usize) -> String {
     kept
 }
 
-/// How long something took, in the two largest units that say enough: `0.4 s`, `3 min 20 s`, `2 h 5 min`.
+/// How long something took, in the units that say enough: `40 ms`, `1.4 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn took(duration: Duration) -> String {
     match duration.as_secs() {
-        0 if duration.as_millis() < 1 => "0 s".into(),
-        0..=9 => format!("{:.1} s", duration.as_secs_f64()),
+        0 => format!("{} ms", duration.as_millis()),
+        1..=9 => format!("{:.1} s", duration.as_secs_f64()),
         seconds @ 10..=59 => format!("{seconds} s"),
         seconds @ 60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
         seconds => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),

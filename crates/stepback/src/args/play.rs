@@ -14,6 +14,28 @@ Examples:
   stepback replay 4f2a --from-iteration 3 --until error:last
   stepback replay ~/.claude/projects/p/4f2a.jsonl";
 
+/// Examples of `compare`.
+pub const COMPARE: &str = "\
+A and B are each a session, a branch or a point; session:ID and branch:NAME say which.
+
+Examples:
+  stepback compare 4f2a 91c0            two sessions, in whichever workspaces they ran
+  stepback compare main branch:try-redis
+  stepback compare '#12' @              two points: files, memory, conversation
+  stepback compare 4f2a 91c0 --all      every step, the equal ones too";
+
+/// Comparing runs.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// One
+    pub a: String,
+    /// The other
+    pub b: String,
+    /// Show equal steps too
+    #[arg(long)]
+    pub all: bool,
+}
+
 /// Going through a session again.
 #[derive(Debug, Args)]
 pub struct Replay {

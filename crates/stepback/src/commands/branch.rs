@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use serde_json::json;
+use stepback_engine::compare::{Conversations, Side};
 use stepback_engine::workspace::describe;
-use stepback_engine::{EngineError, Workspace, diff};
+use stepback_engine::{EngineError, Workspace, compare};
 use stepback_model::change::ChangeKind;
-use stepback_model::conversation as chain;
-use stepback_model::hash::Hash;
 use stepback_model::record::{Annotation, Trigger};
 use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
@@ -50,7 +49,7 @@ pub fn run(context: &Context, command: &Branch) -> Answer {
                 Some(name) => name.clone(),
                 None => workspace.present_branch()?,
             };
-            compare(context, &workspace, a, &b)
+            compare_branches(context, &workspace, a, &b)
         }
     }
 }
@@ -164,7 +163,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
     DONE
 }
 
-fn compare(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> Answer {
+fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> Answer {
     let tip = |name: &str| -> Result<StoredCheckpoint, Failure> {
         workspace.branch_tip(name)?.ok_or_else(|| {
             let known = workspace.branch_names().unwrap_or_default().join(", ");
@@ -172,18 +171,15 @@ fn compare(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> An
         })
     };
     let (one, other) = (tip(a)?, tip(b)?);
-    let (left, right) = (workspace.state_of(&one)?, workspace.state_of(&other)?);
-    let changes = diff::visible(workspace.store(), &left, &right)?;
-    let store = workspace.store();
+    let (left, right) = (Side::of_tip(workspace, a, &one)?, Side::of_tip(workspace, b, &other)?);
+    let ends = compare::ends(workspace.store(), &left, &right)?;
+    let (changes, talk) = (ends.files.unwrap_or_default(), ends.conversation);
     let ancestors = |from: &StoredCheckpoint| workspace.ancestry(from);
     let (line_a, line_b) = (ancestors(&one)?, ancestors(&other)?);
     let fork = line_a
         .iter()
         .find(|stored| line_b.iter().any(|other| other.checkpoint.step.id == stored.checkpoint.step.id));
-    let (talk_a, talk_b) = (last_said(workspace, &line_a)?, last_said(workspace, &line_b)?);
-    let messages = |tip| chain::len(store, tip).map_err(EngineError::from);
-    let shared = chain::shared(store, talk_a, talk_b).map_err(EngineError::from)?;
-    let (said_left, said_right) = (messages(talk_a)?, messages(talk_b)?);
+    let Conversations { shared, a: said_left, b: said_right } = talk;
     let since = |line: &[StoredCheckpoint]| {
         line.iter()
             .take_while(|stored| fork.is_none_or(|fork| fork.checkpoint.step.id != stored.checkpoint.step.id))
@@ -220,16 +216,4 @@ fn compare(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> An
     }
     output::say(paint.dim(format!("\"stepback diff branch:{a} branch:{b}\" shows the lines.")));
     DONE
-}
-
-/// The conversation at the newest step of a line that has one; a rewind of files alone has none.
-fn last_said(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Option<Hash>, Failure> {
-    for stored in line.iter().filter(|stored| !stored.purged) {
-        let state =
-            State::load(workspace.store(), stored.checkpoint.step.state).map_err(EngineError::from)?;
-        if state.conversation.is_some() {
-            return Ok(state.conversation);
-        }
-    }
-    Ok(None)
 }

@@ -46,20 +46,14 @@ pub fn find<'e>(
     engine: &'e Engine<'_>,
     text: Option<&str>,
 ) -> Result<(Workspace<'e>, Session), Failure> {
-    let here = context.workspace(engine);
     let Some(text) = text else {
-        let here = here?;
+        let here = context.workspace(engine)?;
         let session = pick(&here, None)?;
         return Ok((here, session));
     };
-    if let Ok(here) = here
-        && let Ok(session) = here.find_session(text)
-    {
-        return Ok((here, session));
-    }
-    let unknown = match engine.find_session_anywhere(text) {
-        Ok(session) => return open(engine, session),
-        Err(error) => Failure::from(error).hint("\"stepback sessions\" lists those of this workspace"),
+    let unknown = match find_by_id(context, engine, text) {
+        Ok(found) => return Ok(found),
+        Err(failure) => failure,
     };
     let Ok(path) = context.directory.join(text).canonicalize() else { return Err(unknown) };
     if path.is_dir() {
@@ -80,6 +74,23 @@ pub fn find<'e>(
         Failure::new(Kind::Nothing, format!("no session was recorded from {}", path.display()))
             .hint("\"stepback import FILE\" takes in a conversation that an agent recorded itself")
     })?;
+    open(engine, session)
+}
+
+/// The session whose id, ours or the agent's, begins with `text`: one of this workspace, else one of the store.
+pub fn find_by_id<'e>(
+    context: &Context,
+    engine: &'e Engine<'_>,
+    text: &str,
+) -> Result<(Workspace<'e>, Session), Failure> {
+    if let Ok(here) = context.workspace(engine)
+        && let Ok(session) = here.find_session(text)
+    {
+        return Ok((here, session));
+    }
+    let session = engine
+        .find_session_anywhere(text)
+        .map_err(|error| Failure::from(error).hint("\"stepback sessions\" lists those of this workspace"))?;
     open(engine, session)
 }
 

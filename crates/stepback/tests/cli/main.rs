@@ -6,6 +6,7 @@
 
 mod agent;
 mod bisect;
+mod compares;
 mod concurrency;
 mod faults;
 mod hooks_branches;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stepback_engine::timeline::{self, Spent};
+use stepback_exchange::meaning::Said;
 use stepback_model::change::Change;
 use stepback_model::record::StepKind;
 use stepback_store::port::StoredCheckpoint;
@@ -119,8 +120,7 @@ fn body(shown: &Shown<'_>) -> Vec<(String, Mood)> {
         StepKind::ModelStart => put(get("input").map(asked).unwrap_or_default(), FEW, Mood::Quiet),
         StepKind::ModelEnd => {
             put(Spent::of(detail).as_ref().map(spent).into_iter().collect(), 1, Mood::Quiet);
-            let answer = get("output").filter(|output| output.is_string());
-            put(answer.map(texts).unwrap_or_default(), FEW, Mood::Said);
+            put(get("output").map(answer).unwrap_or_default(), FEW, Mood::Said);
             put(ended(detail), FEW, Mood::Bad);
         }
         _ => {
@@ -152,6 +152,25 @@ fn asked(input: &Value) -> Vec<String> {
         parts.push(output::count(tools.len() as u64, "tool"));
     }
     vec![parts.join(", ")]
+}
+
+/// What a model said, and which tools it calls.
+fn answer(output: &Value) -> Vec<String> {
+    let Some(answered) = timeline::answer_of(output, None) else {
+        return if output.is_string() { texts(output) } else { Vec::new() };
+    };
+    let (mut lines, mut calls) = (Vec::new(), Vec::new());
+    for said in answered.said {
+        match said {
+            Said::Model(words) => lines.extend(words.trim_end().lines().map(str::to_string)),
+            Said::Call(call) => calls.push(call.name),
+            _ => {}
+        }
+    }
+    if !calls.is_empty() {
+        lines.push(format!("calls {}", calls.join(", ")));
+    }
+    lines
 }
 
 /// Model, tokens and cost on one line.
@@ -266,6 +285,14 @@ mod tests {
         let request =
             json!({ "path": "/v1/messages", "body": { "model": "m", "messages": [1, 2], "tools": [1] } });
         assert_eq!(asked(&request), ["m, 2 messages, 1 tool"]);
+        let body = json!({ "type": "message", "role": "assistant", "content": [
+            { "type": "text", "text": "Let me look.\n" }, { "type": "tool_use", "id": "1", "name": "Bash", "input": {} }
+        ] });
+        let output = json!({
+            "status": 200, "body": body.to_string(), "chunks": "", "ended": "complete", "took": 1
+        });
+        assert_eq!(answer(&output), ["Let me look.", "calls Bash"]);
+        assert_eq!(answer(&json!("as the agent\nwrote it")), ["as the agent", "wrote it"]);
         let failed = json!({ "output": { "status": 529, "ended": { "cut-off": "reset" } } });
         assert_eq!(ended(&failed), ["status 529", "cut-off: reset"]);
         assert!(ended(&json!({ "output": { "status": 200, "ended": "complete" } })).is_empty());

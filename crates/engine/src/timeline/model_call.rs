@@ -1,37 +1,38 @@
-//! What a model call used: tokens and money, as whoever recorded it wrote them down.
+//! What a model call said and used: its answer, tokens and money, as whoever recorded it wrote them down.
 
 use serde::Serialize;
 use serde_json::Value;
+use stepback_exchange::meaning::{self, Answered, Usage};
+use stepback_exchange::{Response, Wire};
 
-/// Tokens of one call, or of many.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Tokens {
-    /// Read, at the full price.
-    pub input: u64,
-    /// Written, thoughts included.
-    pub output: u64,
-    /// Read from a cache.
-    pub cache_read: u64,
-    /// Written to a cache.
-    pub cache_write: u64,
-    /// Of the output, thoughts.
-    pub reasoning: u64,
+/// What a recorded answer says: the `output` of a step, if it is one that a proxy saw. Without a wire, the first one is taken
+/// in whose words it says anything.
+pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
+    if !output.is_object() {
+        return None;
+    }
+    let response = serde_json::from_value::<Response>(output.clone()).ok()?;
+    if let Some(wire) = wire {
+        return Some(meaning::answered(wire, &response));
+    }
+    let answers = Wire::ALL.into_iter().map(|wire| meaning::answered(wire, &response));
+    answers.into_iter().find(|answer| !answer.said.is_empty())
 }
 
-impl Tokens {
-    /// Adds those of another call.
-    pub fn add(&mut self, other: Self) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.reasoning += other.reasoning;
-    }
+/// The tokens of many calls.
+pub fn add_up(calls: impl IntoIterator<Item = Usage>) -> Usage {
+    calls.into_iter().fold(Usage::default(), |sum, call| Usage {
+        input: sum.input + call.input,
+        output: sum.output + call.output,
+        cache_read: sum.cache_read + call.cache_read,
+        cache_write: sum.cache_write + call.cache_write,
+        reasoning: sum.reasoning + call.reasoning,
+    })
+}
 
-    /// All that was read and written.
-    pub fn total(self) -> u64 {
-        self.input + self.output + self.cache_read + self.cache_write
-    }
+/// All that was read and written; thoughts are part of what was written.
+pub fn all_tokens(usage: Usage) -> u64 {
+    usage.input + usage.output + usage.cache_read + usage.cache_write
 }
 
 /// What is known of a model call from the detail of its step.
@@ -40,7 +41,7 @@ pub struct Spent {
     /// The model.
     pub model: Option<String>,
     /// Tokens, if somebody counted them.
-    pub tokens: Option<Tokens>,
+    pub tokens: Option<Usage>,
     /// What it cost, if that is known.
     pub cost_usd: Option<f64>,
 }
@@ -63,11 +64,11 @@ impl Spent {
 }
 
 /// Tokens in our words, or as opencode tells them, with its cache in an object of its own.
-fn counted(tokens: &Value) -> Tokens {
+fn counted(tokens: &Value) -> Usage {
     let first = |names: &[&str]| {
         names.iter().find_map(|name| tokens.pointer(name).and_then(Value::as_u64)).unwrap_or(0)
     };
-    Tokens {
+    Usage {
         input: first(&["/input"]),
         output: first(&["/output"]),
         cache_read: first(&["/cache_read", "/cache/read"]),

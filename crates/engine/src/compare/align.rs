@@ -1,0 +1,71 @@
+//! Which step of one side stands for which of the other.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::ops::Range;
+
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+/// What a step is known by, from the closest look to the most distant.
+pub type Key = [u64; LOOKS];
+/// How closely steps are looked at: all that was asked, what it was about, the tool, the kind.
+pub const LOOKS: usize = 4;
+
+/// The steps of both sides in order; those that stand for each other are paired.
+///
+/// First the longest common run of steps that are the same to the letter is found; in what is left between them, steps about
+/// the same thing are paired, between those, steps with the same tool, and then steps of the same kind.
+pub fn align(a: &[Key], b: &[Key]) -> Vec<(Option<usize>, Option<usize>)> {
+    let mut rows = Vec::with_capacity(a.len().max(b.len()));
+    between(a, b, 0..a.len(), 0..b.len(), 0, &mut rows);
+    rows
+}
+
+fn between(
+    a: &[Key],
+    b: &[Key],
+    left: Range<usize>,
+    right: Range<usize>,
+    look: usize,
+    rows: &mut Vec<(Option<usize>, Option<usize>)>,
+) {
+    if look == LOOKS || left.is_empty() || right.is_empty() {
+        rows.extend(left.map(|at| (Some(at), None)));
+        rows.extend(right.map(|at| (None, Some(at))));
+        return;
+    }
+    let (mut from_a, mut from_b) = (left.start, right.start);
+    for (at_a, at_b) in common(a, b, left.clone(), right.clone(), look) {
+        between(a, b, from_a..at_a, from_b..at_b, look + 1, rows);
+        rows.push((Some(at_a), Some(at_b)));
+        (from_a, from_b) = (at_a + 1, at_b + 1);
+    }
+    between(a, b, from_a..left.end, from_b..right.end, look + 1, rows);
+}
+
+/// The longest common subsequence. What occurs on one side only is put aside first: it cannot be part of it, and it is what
+/// makes the search slow.
+fn common(a: &[Key], b: &[Key], left: Range<usize>, right: Range<usize>, look: usize) -> Vec<(usize, usize)> {
+    let key = |keys: &[Key], at: usize| keys[at][look];
+    let in_a: HashSet<u64> = left.clone().map(|at| key(a, at)).collect();
+    let in_b: HashSet<u64> = right.clone().map(|at| key(b, at)).collect();
+    let left: Vec<usize> = left.filter(|at| in_b.contains(&key(a, *at))).collect();
+    let right: Vec<usize> = right.filter(|at| in_a.contains(&key(b, *at))).collect();
+    let keys_a: Vec<u64> = left.iter().map(|at| key(a, *at)).collect();
+    let keys_b: Vec<u64> = right.iter().map(|at| key(b, *at)).collect();
+    let mut pairs = Vec::new();
+    for op in capture_diff_slices(Algorithm::Myers, &keys_a, &keys_b) {
+        if let DiffOp::Equal { old_index, new_index, len } = op {
+            pairs.extend((0..len).map(|at| (left[old_index + at], right[new_index + at])));
+        }
+    }
+    pairs
+}
+
+/// A number that is the same for equal things of one run of the program.
+pub fn number_of(thing: &impl Hash) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    thing.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,123 @@
+//! How two runs end: files, memory, conversation.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use stepback_model::change::Change;
+use stepback_model::hash::Hash;
+use stepback_model::object::ObjectSource;
+use stepback_model::state::State;
+use stepback_model::{conversation, json as value};
+
+use super::side::{Side, unreadable};
+use crate::diff;
+use crate::error::EngineError;
+
+/// What differs in the states that two runs end with.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Ends {
+    /// Changes from the files of the first to those of the second; `None` if those of one side are not known.
+    #[serde(serialize_with = "changes")]
+    pub files: Option<Vec<Change>>,
+    /// In how many files they differed when they began; `None` if that is not known.
+    pub files_at_start: Option<u64>,
+    /// Values that differ: memory, task and the like.
+    pub slots: Vec<SlotDifference>,
+    /// What was said.
+    pub conversation: Conversations,
+}
+
+/// How two values of the same name differ.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SlotDifference {
+    /// `memory`, `task`, `reasoning` or `env`.
+    pub slot: &'static str,
+    /// Parts that only the second side has.
+    pub added: u64,
+    /// Parts that only the first side has.
+    pub removed: u64,
+    /// Parts that both have, with another value.
+    pub changed: u64,
+    /// Each of them, with its place as a JSON pointer.
+    pub differences: Vec<value::Difference>,
+}
+
+/// How far two conversations are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Conversations {
+    /// Messages that both begin with.
+    pub shared: u64,
+    /// Messages of the first side, the shared ones too.
+    pub a: u64,
+    /// Messages of the second side, the shared ones too.
+    pub b: u64,
+}
+
+fn changes<S: Serializer>(changes: &Option<Vec<Change>>, serializer: S) -> Result<S::Ok, S::Error> {
+    let listed = changes.as_ref().map(|changes| {
+        let item =
+            |change: &Change| json!({ "path": change.path, "kind": change.kind(), "from": change.from });
+        changes.iter().map(item).collect::<Vec<_>>()
+    });
+    listed.serialize(serializer)
+}
+
+/// Compares the ends of two runs, whatever their steps were.
+pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, EngineError> {
+    let between = |a: Option<State>, b: Option<State>| -> Result<Option<Vec<Change>>, EngineError> {
+        match (a, b) {
+            (Some(a), Some(b)) if a.files.is_some() && b.files.is_some() => {
+                Ok(Some(diff::visible(source, &a, &b)?))
+            }
+            _ => Ok(None),
+        }
+    };
+    let state = |side: &Side| side.end.unwrap_or_default();
+    let (left, right) = (state(a), state(b));
+    let mut slots = Vec::new();
+    for (slot, before, after) in [
+        ("memory", left.memory, right.memory),
+        ("task", left.task, right.task),
+        ("reasoning", left.reasoning, right.reasoning),
+        ("env", left.env, right.env),
+    ] {
+        slots.extend(slot_difference(source, slot, before, after)?);
+    }
+    Ok(Ends {
+        files: between(a.end, b.end)?,
+        files_at_start: between(a.start, b.start)?.map(|changes| changes.len() as u64),
+        slots,
+        conversation: Conversations {
+            shared: conversation::shared(source, a.conversation, b.conversation)?,
+            a: conversation::len(source, a.conversation)?,
+            b: conversation::len(source, b.conversation)?,
+        },
+    })
+}
+
+fn slot_difference(
+    source: &dyn ObjectSource,
+    slot: &'static str,
+    before: Option<Hash>,
+    after: Option<Hash>,
+) -> Result<Option<SlotDifference>, EngineError> {
+    let whole = |hash: Hash| -> Result<Option<Value>, EngineError> {
+        value::load(source, hash).map(Some).map_err(unreadable)
+    };
+    let differences = match (before, after) {
+        (None, None) => Vec::new(),
+        (Some(before), Some(after)) => value::diff(source, before, after).map_err(unreadable)?,
+        (before, after) => {
+            let before = before.map_or(Ok(None), whole)?;
+            let after = after.map_or(Ok(None), whole)?;
+            vec![value::Difference { pointer: String::new(), before, after }]
+        }
+    };
+    let count = |wanted: fn(&value::Difference) -> bool| {
+        differences.iter().filter(|part| wanted(part)).count() as u64
+    };
+    let added = count(|part| part.before.is_none());
+    let removed = count(|part| part.after.is_none());
+    let changed = count(|part| part.before.is_some() && part.after.is_some());
+    let differs = !differences.is_empty();
+    Ok(differs.then_some(SlotDifference { slot, added, removed, changed, differences }))
+}

@@ -1,0 +1,182 @@
+//! The steps of one side, each reduced to what it is compared by.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use stepback_exchange::Wire;
+use stepback_exchange::meaning::Said;
+use stepback_model::json as value;
+use stepback_model::object::ObjectSource;
+use stepback_model::record::{Step, StepKind};
+
+use super::Part;
+use super::align::{Key, number_of};
+use super::side::{Side, unreadable};
+use crate::error::EngineError;
+use crate::timeline::{Spent, answer_of};
+
+/// What a side did, as far as it is compared and counted.
+pub struct Reading {
+    /// One for each step.
+    pub prints: Vec<Print>,
+    /// What model calls used.
+    pub spent: Vec<Spent>,
+    /// The last thing that the model said.
+    pub last_words: Option<String>,
+}
+
+/// What a step is compared by. Ids, times and directories are not in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Print {
+    kind: StepKind,
+    tool: u64,
+    input: u64,
+    output: u64,
+    failed: bool,
+    summary: u64,
+    /// What it is about: tool and program, tool and path. Only for pairing.
+    about: u64,
+}
+
+impl Print {
+    /// In what two steps that stand for each other differ.
+    pub fn differs(&self, other: &Self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut put = |differs: bool, part| {
+            if differs {
+                parts.push(part);
+            }
+        };
+        put(self.tool != other.tool, Part::Tool);
+        put(self.input != other.input, Part::Input);
+        put(self.output != other.output, Part::Output);
+        put(self.failed != other.failed, Part::Outcome);
+        put(self.summary != other.summary, Part::Summary);
+        parts
+    }
+}
+
+/// What the beginning of a call tells about its end.
+#[derive(Clone, Default)]
+struct Begun {
+    input: u64,
+    wire: Option<Wire>,
+}
+
+impl Reading {
+    /// Reads the details of all steps.
+    pub fn of(source: &dyn ObjectSource, side: &Side) -> Result<Self, EngineError> {
+        let mut reading =
+            Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
+        let mut begun: HashMap<&str, Begun> = HashMap::new();
+        for step in &side.steps {
+            let detail = match step.facts.detail {
+                Some(hash) => value::load(source, hash).map_err(unreadable)?,
+                None => Value::Null,
+            };
+            let call = step.facts.call.as_deref();
+            let start = call.and_then(|call| begun.get(call)).cloned().unwrap_or_default();
+            reading.take(side, step, &detail, &start);
+            if let (StepKind::ToolStart | StepKind::ModelStart, Some(call)) = (step.kind, call) {
+                let input = reading.prints.last().map_or(0, |print| print.input);
+                let wire = detail.pointer("/input/wire").cloned();
+                let wire = wire.and_then(|wire| serde_json::from_value(wire).ok());
+                begun.insert(call, Begun { input, wire });
+            }
+        }
+        Ok(reading)
+    }
+
+    /// What steps are aligned by.
+    pub fn keys(&self) -> Vec<Key> {
+        let key = |print: &Print| {
+            let kind = number_of(&print.kind);
+            [
+                number_of(&(kind, print.tool, print.input, print.summary)),
+                number_of(&(kind, print.tool, print.about)),
+                number_of(&(kind, print.tool)),
+                kind,
+            ]
+        };
+        self.prints.iter().map(key).collect()
+    }
+
+    fn take(&mut self, side: &Side, step: &Step, detail: &Value, start: &Begun) {
+        let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
+        let print = |value: Option<Value>| value.map_or(0, |value| number_of(&value.to_string()));
+        let normal = |name: &str| get(name).map(|value| side.normal(value));
+        let spent = (step.kind != StepKind::ModelStart).then(|| Spent::of(detail)).flatten();
+        let mut tool = step.facts.tool.as_ref().map(|tool| tool.to_lowercase());
+        let mut said = None;
+        let (input, output, summary) = match step.kind {
+            StepKind::ToolStart => (print(normal("input")), 0, 0),
+            StepKind::ToolEnd => {
+                let output = json!([normal("output"), get("error").map(|error| side.normal(error))]);
+                // An end without an input is the end of the call that began with one.
+                let input = if start.input == 0 { print(normal("input")) } else { start.input };
+                (input, print(Some(output)), 0)
+            }
+            // What is asked is the whole conversation so far, which the other steps tell already.
+            StepKind::ModelStart => {
+                let model = detail.pointer("/input/body/model").and_then(Value::as_str);
+                tool = model.map(str::to_string).or(tool);
+                (0, 0, 0)
+            }
+            StepKind::ModelEnd => {
+                tool = spent.as_ref().and_then(|spent| spent.model.clone()).or(tool);
+                let answer = answer(side, get("output"), start.wire);
+                said = answer.text;
+                (0, print(Some(answer.meaning)), 0)
+            }
+            StepKind::UserInput => (print(normal("input")), 0, 0),
+            _ => {
+                if step.kind == StepKind::AgentStep {
+                    said = get("output").and_then(Value::as_str).map(str::to_string);
+                }
+                (print(normal("input")), print(normal("output")), number_of(&side.plain(&step.summary)))
+            }
+        };
+        if let Some(said) = said.filter(|said| !said.trim().is_empty()) {
+            self.last_words = Some(said);
+        }
+        self.spent.extend(spent);
+        self.prints.push(Print {
+            kind: step.kind,
+            tool: number_of(&tool),
+            input,
+            output,
+            failed: step.facts.failed,
+            summary,
+            about: number_of(&side.plain(&step.summary).split_whitespace().take(2).collect::<Vec<_>>()),
+        });
+    }
+}
+
+/// What a model answered, without ids, times and the pieces it came in.
+struct Answer {
+    meaning: Value,
+    text: Option<String>,
+}
+
+fn answer(side: &Side, output: Option<&Value>, wire: Option<Wire>) -> Answer {
+    let Some(output) = output else { return Answer { meaning: Value::Null, text: None } };
+    let Some(answered) = answer_of(output, wire) else {
+        // Agents tell the text; of a wire that nobody knows, the body is all there is.
+        let body = output.get("body").unwrap_or(output);
+        return Answer { meaning: side.normal(body), text: output.as_str().map(str::to_string) };
+    };
+    let mut text = String::new();
+    let mut pieces: Vec<Value> = Vec::new();
+    for said in answered.said {
+        match said {
+            Said::Model(words) => {
+                pieces.push(json!(side.plain(&words)));
+                text.push_str(&words);
+            }
+            Said::Call(call) => pieces.push(json!([call.name, side.normal(&call.input)])),
+            _ => {}
+        }
+    }
+    let meaning = json!([pieces, answered.stop, answered.error, answered.complete]);
+    Answer { meaning, text: Some(text) }
+}

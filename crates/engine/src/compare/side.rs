@@ -1,0 +1,183 @@
+//! One side of a comparison, from wherever it comes.
+
+use serde_json::Value;
+use stepback_model::hash::Hash;
+use stepback_model::json::JsonError;
+use stepback_model::record::{Session, Step, StepKind};
+use stepback_model::state::State;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use crate::error::EngineError;
+use crate::workspace::{Workspace, describe};
+
+/// A run: what was done, and the states it began and ended with.
+#[derive(Clone, Debug, Default)]
+pub struct Side {
+    /// What it is called.
+    pub name: String,
+    /// Its steps, oldest first; none for a single point.
+    pub steps: Vec<Step>,
+    /// The state it began with, as far as it is known.
+    pub start: Option<State>,
+    /// The state it ended with, as far as it is known.
+    pub end: Option<State>,
+    /// The last message of its conversation.
+    pub conversation: Option<Hash>,
+    /// The session, if it is one.
+    pub session: Option<Session>,
+    /// Directories it ran in, whose names mean nothing.
+    pub directories: Vec<String>,
+}
+
+impl Side {
+    /// A recorded session.
+    pub fn of_session(workspace: &Workspace<'_>, session: &Session) -> Result<Self, EngineError> {
+        let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
+        let mut steps = workspace.store().steps(workspace.record.id, &query)?;
+        steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
+        // Of a session from an agent's own record, nobody looked at the files; they only were what they were at the import.
+        let looked = !session.info.imported || steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
+        let known = |stored: &StoredCheckpoint| match workspace.state_of(stored) {
+            Ok(state) if looked => Ok(Some(state)),
+            Ok(state) => Ok(Some(State { files: None, git: None, ..state })),
+            Err(EngineError::NoFiles { .. }) => {
+                Ok(Some(State::load(workspace.store(), stored.checkpoint.step.state)?))
+            }
+            Err(EngineError::Purged { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let (first, last) = (steps.first().map(known), steps.last().map(known));
+        Ok(Self {
+            name: format!("{} {}", session.agent, session.id.short()),
+            start: first.transpose()?.flatten(),
+            end: last.transpose()?.flatten(),
+            conversation: session.info.tip,
+            session: Some(session.clone()),
+            directories: directories(workspace, session.info.directory.as_deref()),
+            steps: steps.into_iter().map(|stored| stored.checkpoint.step).collect(),
+        })
+    }
+
+    /// A branch: the steps of its line.
+    pub fn of_branch(
+        workspace: &Workspace<'_>,
+        name: &str,
+        tip: &StoredCheckpoint,
+    ) -> Result<Self, EngineError> {
+        let line = workspace.ancestry(tip)?;
+        let mut side = Self::of_line(workspace, name, &line)?;
+        side.steps = on_line(workspace, &line)?;
+        side.start = line.last().and_then(|first| workspace.state_of(first).ok());
+        Ok(side)
+    }
+
+    /// The end of a branch alone, without its steps.
+    pub fn of_tip(
+        workspace: &Workspace<'_>,
+        name: &str,
+        tip: &StoredCheckpoint,
+    ) -> Result<Self, EngineError> {
+        Self::of_line(workspace, name, &workspace.ancestry(tip)?)
+    }
+
+    fn of_line(
+        workspace: &Workspace<'_>,
+        name: &str,
+        line: &[StoredCheckpoint],
+    ) -> Result<Self, EngineError> {
+        Ok(Self {
+            name: name.to_string(),
+            end: line.first().map(|tip| workspace.state_of(tip)).transpose()?,
+            conversation: last_said(workspace, line)?,
+            directories: directories(workspace, None),
+            ..Self::default()
+        })
+    }
+
+    /// A single point.
+    pub fn of_point(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Self, EngineError> {
+        let end = workspace.state_of(stored)?;
+        Ok(Self {
+            name: describe(stored),
+            end: Some(end),
+            conversation: end.conversation,
+            directories: directories(workspace, None),
+            ..Self::default()
+        })
+    }
+
+    /// A text without the names of the directories it ran in.
+    pub(super) fn plain(&self, text: &str) -> String {
+        let named = self.directories.iter().filter(|directory| text.contains(directory.as_str()));
+        named.fold(text.to_string(), |text, directory| text.replace(directory.as_str(), "."))
+    }
+
+    /// A value without the names of the directories it ran in.
+    pub(super) fn normal(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.plain(text)),
+            Value::Array(items) => items.iter().map(|item| self.normal(item)).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| (name.clone(), self.normal(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// The directories of a side, the longest first, so that what is inside another goes as a whole.
+fn directories(workspace: &Workspace<'_>, directory: Option<&str>) -> Vec<String> {
+    let root = workspace.root.to_string_lossy().into_owned();
+    let mut all: Vec<String> = directory.map(str::to_string).into_iter().chain([root]).collect();
+    // A name as short as "/" or "/a" is part of too much else.
+    all.retain(|directory| directory.len() > 2);
+    all.sort_by_key(|directory| std::cmp::Reverse(directory.len()));
+    all.dedup();
+    all
+}
+
+/// The steps of a line, with those that have no files of their own. After a rewind, what had come after its target is not
+/// part of the line.
+fn on_line(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Vec<Step>, EngineError> {
+    let query = Query { oldest_first: true, ..Query::default() };
+    let all = workspace.store().steps(workspace.record.id, &query)?;
+    let mut until = std::collections::HashMap::new();
+    let mut next: Option<&Step> = None;
+    for stored in line {
+        let step = &stored.checkpoint.step;
+        let left = match next {
+            None => u64::MAX,
+            Some(next) if matches!(next.kind, StepKind::Rewind | StepKind::BranchSwitched) => step.number,
+            Some(next) => next.number,
+        };
+        until.insert(step.id, left);
+        next = Some(step);
+    }
+    let belongs = |stored: &StoredCheckpoint| {
+        let step = &stored.checkpoint.step;
+        match stored.checkpoint.trigger {
+            Some(_) => until.contains_key(&step.id),
+            None => step.parent.and_then(|parent| until.get(&parent)).is_some_and(|end| step.number < *end),
+        }
+    };
+    Ok(all.into_iter().filter(belongs).map(|stored| stored.checkpoint.step).collect())
+}
+
+/// The conversation at the newest step of a line that has one; a rewind of files alone has none.
+fn last_said(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Option<Hash>, EngineError> {
+    for stored in line.iter().filter(|stored| !stored.purged) {
+        let state = State::load(workspace.store(), stored.checkpoint.step.state)?;
+        if state.conversation.is_some() {
+            return Ok(state.conversation);
+        }
+    }
+    Ok(None)
+}
+
+/// A value that cannot be read.
+pub(super) fn unreadable(error: JsonError) -> EngineError {
+    match error {
+        JsonError::Object(error) => error.into(),
+        other => EngineError::Input(other.to_string()),
+    }
+}

@@ -1,0 +1,117 @@
+//! What a run did, in numbers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use stepback_exchange::meaning::Usage;
+use stepback_model::ids::SessionId;
+use stepback_model::record::StepKind;
+
+use super::reading::Reading;
+use super::side::Side;
+use crate::timeline::{add_up, is_error};
+
+/// Longest last words, in characters.
+const WORDS: usize = 400;
+
+/// A run in numbers.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Totals {
+    /// What it is called.
+    pub name: String,
+    /// The session, if it is one.
+    pub session: Option<SessionId>,
+    /// Steps.
+    pub steps: u64,
+    /// What people said.
+    pub prompts: u64,
+    /// Model turns.
+    pub iterations: u64,
+    /// Calls of tools.
+    pub tool_calls: u64,
+    /// Calls of each tool.
+    pub tools: BTreeMap<String, u64>,
+    /// Answers of models.
+    pub model_calls: u64,
+    /// Tokens of all of them, as far as they were counted.
+    pub tokens: Usage,
+    /// What it cost, if that is known.
+    pub cost_usd: Option<f64>,
+    /// From the first step to the last, in microseconds.
+    pub duration_us: u64,
+    /// Steps where something went wrong.
+    pub failed: u64,
+    /// Messages of the conversation.
+    pub messages: u64,
+    /// How it ended, if it is a session.
+    pub ended: Option<Ending>,
+    /// The last thing that the model said.
+    pub last_words: Option<String>,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// It said so.
+    Ended,
+    /// Nobody said so, and a call had begun that never ended.
+    InCall,
+    /// Nobody said so.
+    Open,
+}
+
+impl Totals {
+    /// Counts a side.
+    pub(super) fn of(side: &Side, reading: &Reading, messages: u64) -> Self {
+        let mut totals = Self {
+            name: side.name.clone(),
+            session: side.session.as_ref().map(|session| session.id),
+            steps: side.steps.len() as u64,
+            messages,
+            ..Self::default()
+        };
+        for step in &side.steps {
+            totals.iterations = totals.iterations.max(step.facts.iteration);
+            totals.failed += u64::from(is_error(step));
+            match step.kind {
+                StepKind::UserInput => totals.prompts += 1,
+                StepKind::ModelEnd => totals.model_calls += 1,
+                StepKind::ToolStart => {
+                    totals.tool_calls += 1;
+                    let tool = step.facts.tool.clone().unwrap_or_default();
+                    *totals.tools.entry(tool).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        if let (Some(first), Some(last)) = (side.steps.first(), side.steps.last()) {
+            let took = last.at.as_micros().saturating_sub(first.at.as_micros());
+            totals.duration_us = u64::try_from(took).unwrap_or(0);
+        }
+        totals.tokens = add_up(reading.spent.iter().filter_map(|spent| spent.tokens));
+        for spent in &reading.spent {
+            if let Some(cost) = spent.cost_usd {
+                totals.cost_usd = Some(totals.cost_usd.unwrap_or(0.0) + cost);
+            }
+        }
+        if let Some(session) = &side.session {
+            // Some agents tell the cost of the session and not of the call.
+            let told = (session.info.cost > 0).then_some(session.info.cost as f64 / 1e6);
+            totals.cost_usd = totals.cost_usd.or(told);
+            totals.ended = Some(match session.info.ended_at {
+                Some(_) => Ending::Ended,
+                None if session.info.open.iter().any(|call| !call.ended) => Ending::InCall,
+                None => Ending::Open,
+            });
+        }
+        totals.last_words = reading.last_words.as_ref().map(|words| {
+            let words = words.trim();
+            match words.char_indices().nth(WORDS) {
+                Some((at, _)) => format!("{}…", &words[..at]),
+                None => words.to_string(),
+            }
+        });
+        totals
+    }
+}

@@ -1,0 +1,134 @@
+//! A comparison in a few sentences. The sides are called A and B, as in everything that is shown of it.
+
+use crate::timeline::all_tokens;
+
+use super::{Comparison, Entry, FirstDifference, Part, Totals};
+
+/// What a person wants to know first, the most important sentence first.
+pub fn sentences(found: &Comparison) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if !found.rows.is_empty() {
+        sentences.push(parting(found));
+        sentences.extend(numbers(&found.a, &found.b));
+    }
+    sentences.push(files(found));
+    for slot in &found.ends.slots {
+        let places = plural(slot.differences.len() as u64, "place");
+        sentences.push(format!("Their {} differs in {places}.", slot.slot));
+    }
+    sentences.extend(conversation(found));
+    sentences
+}
+
+fn parting(found: &Comparison) -> String {
+    let Some(first) = &found.first_difference else {
+        return format!("Both take the same {}.", plural(found.counts.same, "step"));
+    };
+    let row = &found.rows[first.row];
+    let what = |entry: &Entry| format!("{} ({})", entry.kind.as_str(), entry.summary);
+    let after = match first.row {
+        0 => String::new(),
+        same => format!(" after {} in common", plural(same as u64, "step")),
+    };
+    match (&row.a, &row.b) {
+        (Some(a), None) => format!("They part{after}: only A has #{}, {}.", a.number, what(a)),
+        (None, Some(b)) => format!("They part{after}: only B has #{}, {}.", b.number, what(b)),
+        (Some(a), Some(b)) => {
+            let place = match a.number == b.number {
+                true => format!("#{}", a.number),
+                false => format!("#{} and #{}", a.number, b.number),
+            };
+            format!("They part at {place}{after}: {}.", cause(first, a, b))
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// Why two steps that stand for each other differ.
+fn cause(first: &FirstDifference, a: &Entry, b: &Entry) -> String {
+    let name = |entry: &Entry| entry.tool.clone().unwrap_or_else(|| entry.kind.as_str().to_string());
+    let at = first.parts.first().map_or_else(String::new, |part| format!(" at {}", part.pointer));
+    match first.differs.first() {
+        Some(Part::Tool) => format!("{} instead of {}", name(b), name(a)),
+        Some(Part::Input) => format!("{} got another input{at}", name(a)),
+        Some(Part::Output) => format!("{} gave another output{at}", name(a)),
+        Some(Part::Outcome) => format!("{} went wrong in one of them", name(a)),
+        _ => format!("{} instead of {}", b.summary, a.summary),
+    }
+}
+
+/// What the second side does more or less often than the first.
+fn numbers(a: &Totals, b: &Totals) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut count = |verb: &str, a: u64, b: u64, unit: &str| {
+        let by = plural(a.abs_diff(b), unit);
+        match a.cmp(&b) {
+            std::cmp::Ordering::Less => parts.push(format!("{verb} {by} more")),
+            std::cmp::Ordering::Greater => parts.push(format!("{verb} {by} fewer")),
+            std::cmp::Ordering::Equal => {}
+        }
+    };
+    count("runs", a.tool_calls, b.tool_calls, "tool call");
+    count("asks models", a.model_calls, b.model_calls, "time");
+    count("has", a.failed, b.failed, "failed step");
+    count("uses", all_tokens(a.tokens), all_tokens(b.tokens), "token");
+    if let (Some(a), Some(b)) = (a.cost_usd, b.cost_usd) {
+        let by = (a - b).abs();
+        if by >= 0.00005 {
+            let digits = if by < 0.01 { 4 } else { 2 };
+            parts.push(format!("costs ${by:.digits$} {}", if b > a { "more" } else { "less" }));
+        }
+    }
+    let seconds = |totals: &Totals| totals.duration_us / 1_000_000;
+    let by = seconds(a).abs_diff(seconds(b));
+    if by > 0 {
+        let by = if by < 120 { format!("{by} s") } else { format!("{} min", by / 60) };
+        parts.push(format!("takes {by} {}", if seconds(b) > seconds(a) { "longer" } else { "less" }));
+    }
+    let last = parts.pop()?;
+    Some(match parts.is_empty() {
+        true => format!("B {last}."),
+        false => format!("B {} and {last}.", parts.join(", ")),
+    })
+}
+
+fn files(found: &Comparison) -> String {
+    let began = match found.ends.files_at_start {
+        Some(count) if count > 0 => {
+            format!("They began with {} that {}. ", plural(count, "file"), differ(count))
+        }
+        _ => String::new(),
+    };
+    let is_run = !found.rows.is_empty();
+    let ended = match found.ends.files.as_ref().map(|changes| changes.len() as u64) {
+        None => "The files of at least one of them are not known.".to_string(),
+        Some(0) if is_run => "They end with the same files.".to_string(),
+        Some(0) => "They have the same files.".to_string(),
+        Some(count) if is_run => format!("They end with {} that {}.", plural(count, "file"), differ(count)),
+        Some(count) => format!("They differ in {}.", plural(count, "file")),
+    };
+    began + &ended
+}
+
+fn differ(count: u64) -> &'static str {
+    if count == 1 { "differs" } else { "differ" }
+}
+
+fn conversation(found: &Comparison) -> Option<String> {
+    let talk = found.ends.conversation;
+    if talk.a == 0 && talk.b == 0 {
+        return None;
+    }
+    let (a, b) = (talk.a - talk.shared, talk.b - talk.shared);
+    Some(match (talk.shared, a, b) {
+        (shared, 0, 0) => format!("They have the same {}.", plural(shared, "message")),
+        (0, a, b) => format!("They have no message in common: A has {a}, B has {b}."),
+        (shared, a, b) => {
+            format!("They have {} in common; then A has {a} more and B {b}.", plural(shared, "message"))
+        }
+    })
+}
+
+fn plural(count: u64, unit: &str) -> String {
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,193 @@
+//! `stepback compare`
+
+mod table;
+
+use serde_json::{Value, json};
+use stepback_engine::compare::{self, Comparison, Ending, Side, Totals};
+use stepback_engine::timeline::all_tokens;
+use stepback_engine::{Engine, Workspace};
+use stepback_model::change::Change;
+
+use super::{Answer, DONE, sessions, view};
+use crate::args::play::Compare;
+use crate::context::Context;
+use crate::diff_view;
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+
+/// How many changed paths, and how many parts of a value, are listed.
+const LISTED: usize = 20;
+/// The beginning of a session's id must have so many characters, so that `12` stays a step.
+const ENOUGH: usize = 4;
+
+/// `compare`
+pub fn compare(context: &Context, arguments: &Compare) -> Answer {
+    let engine = context.engine();
+    let a = side(context, &engine, &arguments.a)?;
+    let b = side(context, &engine, &arguments.b)?;
+    let found = compare::compare(context.store(), &a, &b)?;
+    match context.json {
+        true => output::document(&document(&found)),
+        false => show(&found, arguments.all),
+    }
+    DONE
+}
+
+/// A comparison as JSON.
+pub fn document(found: &Comparison) -> Value {
+    let mut document = json!(found);
+    // Changes look as everywhere else.
+    if let Some(changes) = &found.ends.files {
+        document["files"] = changes.iter().map(view::change).collect();
+    }
+    document
+}
+
+/// What `text` names: a branch, a session of any workspace, or a point.
+fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<Side, Failure> {
+    if let Some(named) = text.strip_prefix("session:") {
+        let (workspace, session) = sessions::find(context, engine, Some(named))?;
+        return Ok(Side::of_session(&workspace, &session)?);
+    }
+    let here = context.workspace(engine);
+    let name = text.strip_prefix("branch:").unwrap_or(text);
+    if let Ok(here) = &here
+        && let Some(tip) = here.branch_tip(name)?
+    {
+        return Ok(Side::of_branch(here, name, &tip)?);
+    }
+    let is_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']);
+    if (is_id || here.as_ref().is_ok_and(|here| is_agents_id(here, text)))
+        && let Ok((workspace, session)) = sessions::find_by_id(context, engine, text)
+    {
+        return Ok(Side::of_session(&workspace, &session)?);
+    }
+    let here = here?;
+    let stored = context.resolve(&here, text).map_err(|failure| match is_id {
+        true => failure.hint(
+            "\"stepback sessions\", \"stepback branch list\" and \"stepback log\" list what can be compared",
+        ),
+        false => failure,
+    })?;
+    Ok(Side::of_point(&here, &stored)?)
+}
+
+/// Whether an agent calls a session exactly so, however short that is.
+fn is_agents_id(workspace: &Workspace<'_>, text: &str) -> bool {
+    let sessions = workspace.agent_sessions().unwrap_or_default();
+    sessions.iter().any(|session| session.info.external.as_deref() == Some(text))
+}
+
+/// Shows a comparison to a person; equal steps only with `all`.
+pub fn show(found: &Comparison, all: bool) {
+    let paint = Paint::stdout();
+    for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
+        output::line(format!(
+            "{}  {}{}",
+            paint.strong(mark),
+            paint.name(&totals.name),
+            paint.dim(numbers(totals))
+        ));
+    }
+    output::line("");
+    for sentence in &found.summary {
+        output::line(diff_view::safe(sentence));
+    }
+    if !found.rows.is_empty() {
+        output::line("");
+        table::lines(&found.rows, all, paint, output::width()).iter().for_each(output::line);
+    }
+    if let Some(first) = found.first_difference.as_ref().filter(|first| !first.parts.is_empty()) {
+        output::line("");
+        output::line(paint.strong("Where they part:"));
+        differences(&first.parts, paint);
+    }
+    if let Some(changes) = found.ends.files.as_ref().filter(|changes| !changes.is_empty()) {
+        output::line("");
+        output::line(paint.strong("Files from A to B:"));
+        files(changes, paint);
+    }
+    for slot in &found.ends.slots {
+        output::line("");
+        let counts = format!("{} added, {} removed, {} changed", slot.added, slot.removed, slot.changed);
+        output::line(format!("{} {counts}", paint.strong(format!("The {} from A to B:", slot.slot))));
+        differences(&slot.differences, paint);
+    }
+    words(found, paint);
+}
+
+/// What a side did, after its name.
+fn numbers(totals: &Totals) -> String {
+    let mut parts = Vec::new();
+    let mut put = |number: u64, unit: &str| {
+        if number > 0 {
+            parts.push(output::count(number, unit));
+        }
+    };
+    put(totals.steps, "step");
+    put(totals.tool_calls, "tool call");
+    put(totals.model_calls, "model call");
+    put(totals.failed, "failed step");
+    put(all_tokens(totals.tokens), "token");
+    put(totals.messages, "message");
+    parts.extend(totals.cost_usd.map(|cost| format!("${cost:.4}")));
+    if totals.duration_us > 0 {
+        parts.push(output::took(std::time::Duration::from_micros(totals.duration_us)));
+    }
+    match totals.ended {
+        Some(Ending::Ended) => parts.push("ended".into()),
+        Some(Ending::InCall) => parts.push("in the middle of a call".into()),
+        _ => {}
+    }
+    if parts.is_empty() { String::new() } else { format!("  {}", parts.join(", ")) }
+}
+
+fn files(changes: &[Change], paint: Paint) {
+    for change in changes.iter().take(LISTED) {
+        let pad = " ".repeat(12_usize.saturating_sub(change.kind().as_str().len()));
+        output::line(format!("  {}{pad} {}", paint.change(change), view::change_path(change)));
+    }
+    more(changes.len(), paint);
+}
+
+fn differences(parts: &[stepback_model::json::Difference], paint: Paint) {
+    let width = output::width();
+    for part in parts.iter().take(LISTED) {
+        let place = if part.pointer.is_empty() { "/" } else { &part.pointer };
+        output::line(format!("  {}", diff_view::safe(place)));
+        for (sign, value) in [("-", &part.before), ("+", &part.after)] {
+            let Some(value) = value else { continue };
+            let text = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let line = output::fit(&diff_view::safe(&text), width.saturating_sub(6).max(10));
+            let line = format!("    {sign} {line}");
+            output::line(if sign == "-" { paint.bad(line) } else { paint.good(line) });
+        }
+    }
+    more(parts.len(), paint);
+}
+
+fn more(count: usize, paint: Paint) {
+    if let Some(more) = count.checked_sub(LISTED).filter(|more| *more > 0) {
+        output::line(paint.dim(format!("  … {more} more; --json has all of them")));
+    }
+}
+
+/// The last thing each side said, if it is not the same.
+fn words(found: &Comparison, paint: Paint) {
+    if found.a.last_words == found.b.last_words {
+        return;
+    }
+    output::line("");
+    output::line(paint.strong("Last words:"));
+    for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
+        let words = totals.last_words.as_deref().unwrap_or_default();
+        let line = words.lines().next().unwrap_or_default();
+        output::line(format!(
+            "  {mark}  {}",
+            output::fit(&diff_view::safe(line), output::width().saturating_sub(5).max(10))
+        ));
+    }
+}

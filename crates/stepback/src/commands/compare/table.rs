@@ -1,0 +1,115 @@
+//! The steps of both sides in two columns, with what is the same folded away.
+
+use stepback_engine::compare::{Entry, Part, Row};
+use stepback_model::record::StepKind;
+use unicode_width::UnicodeWidthStr;
+
+use crate::diff_view;
+use crate::output::{self, Paint};
+
+/// Equal steps that are shown before and after one that differs.
+const AROUND: usize = 2;
+/// Between the columns.
+const GAP: &str = " │ ";
+/// A column is never narrower than this.
+const NARROWEST: usize = 24;
+
+/// The table, fitted to `width` columns; equal steps that are far from any difference only with `all`.
+pub fn lines(rows: &[Row], all: bool, paint: Paint, width: usize) -> Vec<String> {
+    // A mark, a blank, two columns.
+    let column = (width.saturating_sub(2 + GAP.chars().count()) / 2).max(NARROWEST);
+    let near = near_differences(rows);
+    let mut lines = vec![format!("  {}{}{}", pad("A", column), paint.dim(GAP), "B")];
+    let mut folded = 0;
+    for (row, near) in rows.iter().zip(near) {
+        if !near && !all {
+            folded += 1;
+            continue;
+        }
+        fold(&mut lines, &mut folded, paint);
+        lines.push(line(row, column, paint));
+    }
+    fold(&mut lines, &mut folded, paint);
+    lines
+}
+
+fn fold(lines: &mut Vec<String>, folded: &mut u64, paint: Paint) {
+    match std::mem::take(folded) {
+        0 => {}
+        count => lines.push(paint.dim(format!("  … {} …", output::count(count, "equal step")))),
+    }
+}
+
+/// Which rows differ or are close to one that does.
+fn near_differences(rows: &[Row]) -> Vec<bool> {
+    let mut near = vec![false; rows.len()];
+    for at in (0..rows.len()).filter(|at| !rows[*at].is_same()) {
+        let end = (at + AROUND + 1).min(rows.len());
+        near[at.saturating_sub(AROUND)..end].fill(true);
+    }
+    near
+}
+
+fn line(row: &Row, column: usize, paint: Paint) -> String {
+    let cell = |entry: &Option<Entry>| entry.as_ref().map_or_else(String::new, |entry| text(entry, column));
+    let (left, right) = (pad(&cell(&row.a), column), cell(&row.b));
+    let (mark, left, right) = match row.differs.first() {
+        None => (" ".to_string(), paint.dim(left), paint.dim(right)),
+        Some(Part::OnlyA) => (paint.bad("-"), paint.bad(left), right),
+        Some(Part::OnlyB) => (paint.good("+"), left, paint.good(right)),
+        Some(_) => (paint.note("≠"), paint.note(left), paint.note(right)),
+    };
+    let line = format!("{mark} {left}{}{right}", paint.dim(GAP));
+    if row.b.is_none() && !paint.is_on() { line.trim_end().to_string() } else { line }
+}
+
+/// A step in one cell.
+fn text(entry: &Entry, column: usize) -> String {
+    let side = match entry.kind {
+        StepKind::ToolStart | StepKind::ModelStart => "▸ ",
+        StepKind::ToolEnd | StepKind::ModelEnd => "◂ ",
+        _ => "  ",
+    };
+    let failed = if entry.failed { " (failed)" } else { "" };
+    let label = format!("{:<6}{side}", format!("#{}", entry.number));
+    let room = column.saturating_sub(label.width() + failed.len());
+    format!("{label}{}{failed}", output::fit(&diff_view::safe(&entry.summary), room))
+}
+
+fn pad(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
+}
+
+#[cfg(test)]
+mod tests {
+    use stepback_model::ids::StepId;
+
+    use super::*;
+
+    fn row(number: u64, differs: Vec<Part>) -> Row {
+        let entry = Entry {
+            id: StepId::from_bytes([0; 16]),
+            number,
+            kind: StepKind::ToolStart,
+            tool: None,
+            summary: format!("a rather long description of step {number} 漢字"),
+            failed: false,
+        };
+        let a = (differs != [Part::OnlyB]).then(|| entry.clone());
+        let b = (differs != [Part::OnlyA]).then_some(entry);
+        Row { a, b, differs }
+    }
+
+    #[test]
+    fn what_is_the_same_is_folded_and_nothing_is_too_wide() {
+        let mut rows: Vec<Row> = (1..=20).map(|number| row(number, Vec::new())).collect();
+        rows.insert(10, row(99, vec![Part::OnlyB]));
+        let shown = lines(&rows, false, Paint::stderr(), 80);
+        assert_eq!(shown.iter().filter(|line| line.contains("8 equal steps")).count(), 2, "{shown:#?}");
+        assert_eq!(shown.len(), 1 + 2 + 5);
+        assert!(shown.iter().any(|line| line.starts_with('+') && line.contains("#99")));
+        let all = lines(&rows, true, Paint::stderr(), 80);
+        assert_eq!(all.len(), 22);
+        assert!(all.iter().all(|line| line.width() <= 80), "{all:#?}");
+    }
+}
