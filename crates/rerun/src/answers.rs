@@ -175,16 +175,21 @@ impl Replayer {
                 nth += 1;
             }
             let in_document = matches!(part, Part::Input { .. });
-            for (then, now) in &self.moved {
-                let escaped = |path: &str| match in_document {
-                    true => serde_json::Value::from(path).to_string().trim_matches('"').to_owned(),
-                    false => path.to_owned(),
-                };
-                told = replace_path(&told, &escaped(then), &escaped(now));
-            }
+            let told = self.in_the_directories_of_now(&told, in_document);
             (told != text).then_some(told)
         });
         changed.unwrap_or_else(|| exchange.response.clone())
+    }
+
+    /// Replaces directories, each place in a text once: those of now may lie in those of then.
+    fn in_the_directories_of_now(&self, text: &str, in_document: bool) -> String {
+        let escaped = |path: &str| match in_document {
+            true => Value::from(path).to_string().trim_matches('"').to_owned(),
+            false => path.to_owned(),
+        };
+        let moved: Vec<(String, String)> =
+            self.moved.iter().map(|(then, now)| (escaped(then), escaped(now))).collect();
+        replace_paths(text, &moved)
     }
 
     fn recorded(&self, state: &mut State, wire: Wire, at: usize) -> Decision {
@@ -336,19 +341,29 @@ fn set_result(wire: Wire, request: &mut Request, call: &Place, part: Option<&str
     edit::set_result(wire, &mut request.body, &id, &new);
 }
 
-/// Replaces a path wherever it stands as a whole or at the beginning of a longer one.
-fn replace_path(text: &str, from: &str, to: &str) -> String {
+/// Replaces paths wherever they stand as a whole or at the beginning of longer ones. Of several that fit, the first is taken.
+fn replace_paths(text: &str, moved: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(from) {
-        let (before, after) = (&rest[..at], &rest[at + from.len()..]);
-        let begins = !before.ends_with(|c: char| c.is_alphanumeric() || "_-.~".contains(c));
-        let ends = !after.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c));
-        out.push_str(before);
-        out.push_str(if begins && ends { to } else { from });
-        rest = after;
+    let (mut rest, mut before) = (text, None);
+    while let Some(next) = rest.chars().next() {
+        let begins = !before.is_some_and(|c: char| c.is_alphanumeric() || "_-.~".contains(c));
+        let found = moved.iter().filter(|_| begins).find(|(then, _)| {
+            let after = rest.strip_prefix(then.as_str());
+            after.is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c)))
+        });
+        let length = match found {
+            Some((then, now)) => {
+                out.push_str(now);
+                then.len()
+            }
+            None => {
+                out.push(next);
+                next.len_utf8()
+            }
+        };
+        before = rest[..length].chars().next_back();
+        rest = &rest[length..];
     }
-    out.push_str(rest);
     out
 }
 
@@ -357,8 +372,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_replaced_only_where_it_is_meant() {
-        let told = replace_path("cd /w && ls /w/a /work /w-2 /w. /x/w", "/w", "/scratch");
-        assert_eq!(told, "cd /scratch && ls /scratch/a /work /w-2 /scratch. /x/w");
+    fn a_path_is_replaced_only_where_it_is_meant_and_only_once() {
+        let moved = [("/w/x".to_owned(), "/h/tmp/w".to_owned()), ("/h".to_owned(), "/new".to_owned())];
+        let told = replace_paths("cd /w/x && ls /w/x/a /w/xy /w/x-2 /w/x. /a/w/x /h/b", &moved);
+        assert_eq!(told, "cd /h/tmp/w && ls /h/tmp/w/a /w/xy /w/x-2 /h/tmp/w. /a/w/x /new/b");
     }
 }

@@ -59,6 +59,7 @@ pub struct RealAgent {
     through: Vec<OsString>,
     resume: Option<String>,
     limit: Duration,
+    silent: bool,
 }
 
 impl RealAgent {
@@ -75,6 +76,7 @@ impl RealAgent {
             through: Vec::new(),
             resume: None,
             limit: Duration::from_secs(300),
+            silent: false,
         }
     }
 
@@ -142,6 +144,13 @@ impl RealAgent {
     #[must_use]
     pub fn resume(mut self, session: &str) -> Self {
         self.resume = Some(session.to_owned());
+        self
+    }
+
+    /// Without a model: nothing listens where it should be.
+    #[must_use]
+    pub fn without_model(mut self) -> Self {
+        self.silent = true;
         self
     }
 

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+mod again;
 mod back;
 mod live;
 mod plays;

@@ -31,11 +31,13 @@ run=$0 model=$1 limit=$2
 shift 2
 ip link set lo up
 readlink /proc/self/ns/net > "$run/namespace"
-STEPBACK_TEST_MODEL=$run "$model" --exact scripted_model --nocapture > "$run/model" 2>&1 &
-while [ ! -e "$run/port" ]; do
-    kill -0 $! 2> "$run/gone" || { echo "the model did not start:"; cat "$run/model"; exit 125; } >&2
-    sleep 0.01
-done
+if [ "$model" != none ]; then
+    STEPBACK_TEST_MODEL=$run "$model" --exact scripted_model --nocapture > "$run/model" 2>&1 &
+    while [ ! -e "$run/port" ]; do
+        kill -0 $! 2> "$run/gone" || { echo "the model did not start:"; cat "$run/model"; exit 125; } >&2
+        sleep 0.01
+    done
+fi
 code=0
 timeout --foreground --signal=KILL "$limit" "$@" || code=$?
 exit "$code"
@@ -62,7 +64,7 @@ pub(super) fn start(agent: &RealAgent, command: Vec<OsString>) -> Running {
     process
         .args([unshare, "--", "sh", "-c", SHELL])
         .arg(run.path())
-        .arg(std::env::current_exe().unwrap())
+        .arg(if agent.silent { "none".into() } else { std::env::current_exe().unwrap() })
         .arg(agent.limit.as_secs().max(1).to_string())
         .args(command)
         .current_dir(workspace)
