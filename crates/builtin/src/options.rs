@@ -82,6 +82,8 @@ pub struct Options<'a> {
     pub system: Option<String>,
     /// What it remembers.
     pub memory: Map<String, Value>,
+    /// What the session's environment says beside the tools: who answers, for one. No secrets.
+    pub environment: Map<String, Value>,
     /// The agent's own id of the session; drawn if not given.
     pub session: Option<String>,
     /// What calls do.
@@ -115,6 +117,7 @@ impl<'a> Options<'a> {
             history: Vec::new(),
             system: None,
             memory: Map::new(),
+            environment: Map::new(),
             session: None,
             tools: ToolPolicy::Real,
             max_turns: MAX_TURNS,
