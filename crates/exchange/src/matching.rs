@@ -1,9 +1,22 @@
 //! Finding the recorded answer to a request: by what it asks, after everything that legitimately differs between two runs
 //! was taken out, and not by its place in the order.
+//!
+//! A request is its conversation, its model, whether it wants a stream, and the rest: instructions, tools, settings. The first
+//! three must be equal. The rest may differ, because agents put the state of the machine into their instructions; but an
+//! exchange whose rest is equal too is taken first.
 
+mod background;
+mod differences;
+mod normal;
+mod words;
+
+use std::collections::HashMap;
 use std::path::PathBuf;
 
-use crate::{Exchange, Request};
+use crate::{Exchange, Request, Wire};
+
+use normal::Outline;
+use words::Directories;
 
 /// What differs between two runs because they are two runs.
 #[derive(Clone, Debug, Default)]
@@ -43,24 +56,104 @@ pub enum Found {
 
 /// Recorded exchanges of one session, ready to be looked through.
 #[derive(Debug)]
-pub struct Recording {}
+pub struct Recording {
+    exchanges: Vec<Exchange>,
+    known: Vec<Known>,
+    recorded: Directories,
+    present: Directories,
+    /// Hashes of what was already put into its normal form. An agent sends the whole conversation with every request.
+    seen: HashMap<u64, u64>,
+}
+
+/// A recorded exchange as far as finding it needs.
+#[derive(Debug)]
+struct Known {
+    outline: Outline,
+    background: bool,
+    given: bool,
+}
 
 impl Recording {
     /// Takes exchanges in, in the order they happened.
     pub fn new(exchanges: Vec<Exchange>, places: Places) -> Self {
-        let _ = (exchanges, places);
-        unimplemented!()
+        let recorded = Directories::new(places.recorded.iter());
+        // Recorded answers name directories of the recorded run, and the agent sends them back.
+        let present = Directories::new(places.present.iter().chain(&places.recorded));
+        let mut seen = HashMap::new();
+        let outlines: Vec<Outline> =
+            exchanges.iter().map(|exchange| Outline::of(&exchange.request, &recorded, &mut seen)).collect();
+        let tools =
+            Wire::ALL.map(|wire| outlines.iter().any(|known| known.wire == Some(wire) && known.tools));
+        let background = |(exchange, outline): (&Exchange, &Outline)| {
+            let others =
+                Wire::ALL.iter().zip(tools).any(|(wire, tools)| outline.wire == Some(*wire) && tools);
+            background::is(&exchange.request, outline, others)
+        };
+        let kinds: Vec<bool> = exchanges.iter().zip(&outlines).map(background).collect();
+        let known = outlines
+            .into_iter()
+            .zip(kinds)
+            .map(|(outline, background)| Known { outline, background, given: false })
+            .collect();
+        Self { exchanges, known, recorded, present, seen: HashMap::new() }
     }
 
     /// The exchanges.
     pub fn exchanges(&self) -> &[Exchange] {
-        unimplemented!()
+        &self.exchanges
+    }
+
+    /// How many exchanges were given as the answer to a request at least once.
+    pub fn given(&self) -> usize {
+        self.known.iter().filter(|known| known.given).count()
     }
 
     /// Looks for the answer to a request. Of several that fit, the first that was not given yet is taken; when all were, the
     /// last one again (an agent that retries asks the same thing twice).
     pub fn find(&mut self, request: &Request) -> Found {
-        let _ = request;
-        unimplemented!()
+        let asked = Outline::of(request, &self.present, &mut self.seen);
+        let same = |known: &Known| known.outline.asks_the_same(&asked);
+        let exactly = |known: &Known| same(known) && known.outline.rest == asked.rest;
+        if let Some(at) = self.first(exactly).or_else(|| self.first(same)) {
+            self.known[at].given = true;
+            return Found::Same(at);
+        }
+        let others = self.known.iter().any(|known| known.outline.wire == asked.wire && known.outline.tools);
+        if background::is(request, &asked, others) {
+            let nearest =
+                self.nearest(&asked, |known| known.background && known.outline.place == asked.place);
+            if let Some(at) = nearest {
+                self.known[at].given = true;
+            }
+            return Found::Background(nearest);
+        }
+        let nearest =
+            self.nearest(&asked, |known| !known.background).or_else(|| self.nearest(&asked, |_| true));
+        let differences = nearest.map_or_else(Vec::new, |at| {
+            let recorded = (&self.exchanges[at].request, &self.recorded);
+            let common = self.known[at].outline.in_common(&asked);
+            differences::between(recorded, (request, &self.present), common)
+        });
+        Found::Different { nearest, differences }
+    }
+
+    /// The first that fits and was not given, otherwise the last that fits.
+    fn first(&self, fits: impl Fn(&Known) -> bool) -> Option<usize> {
+        let new = self.known.iter().position(|known| !known.given && fits(known));
+        new.or_else(|| self.known.iter().rposition(fits))
+    }
+
+    /// The one whose conversation goes the same way longest; of equals the first that was not given, then the first.
+    fn nearest(&self, asked: &Outline, among: impl Fn(&Known) -> bool) -> Option<usize> {
+        let fitting = self
+            .known
+            .iter()
+            .enumerate()
+            .filter(|(_, known)| known.outline.wire == asked.wire && among(known));
+        let by_nearness = fitting.map(|(at, known)| {
+            let common = known.outline.in_common(asked);
+            (std::cmp::Reverse(common), known.given, at)
+        });
+        by_nearness.min().map(|(.., at)| at)
     }
 }

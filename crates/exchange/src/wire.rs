@@ -50,3 +50,35 @@ impl Wire {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_every_wire() {
+        let known = [
+            ("/v1/messages?beta=true", Wire::Messages),
+            ("/anthropic/v1/messages/", Wire::Messages),
+            ("/v1/chat/completions", Wire::Chat),
+            ("/openai/deployments/mine/chat/completions?api-version=1", Wire::Chat),
+            ("/v1/responses", Wire::Responses),
+            ("/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", Wire::Gemini),
+            ("/v1internal:generateContent", Wire::Gemini),
+        ];
+        for (path, wire) in known {
+            assert_eq!(Wire::of("POST", path), Some(wire), "{path}");
+            assert_eq!(Wire::of("GET", path), None, "{path}");
+        }
+        for path in [
+            "/",
+            "",
+            "/v1/messages/count_tokens",
+            "/v1/completions",
+            "/v1/models/m:countTokens",
+            "/v1/responses/r1",
+        ] {
+            assert_eq!(Wire::of("POST", path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where two requests part, in words that a person can compare.
+
+use serde_json::Value;
+
+use super::Difference;
+use super::normal::{form, message, model, part_of, turns};
+use super::words::Directories;
+use crate::Request;
+
+/// More than these say nothing new: the first difference is the cause of most others.
+const MOST: usize = 5;
+/// So much of a text is shown.
+const SHOWN: usize = 300;
+/// So much of that stands before the difference.
+const BEFORE: usize = 80;
+
+/// The first differences of two requests whose first `common` messages are equal.
+pub(super) fn between(
+    (recorded, there): (&Request, &Directories),
+    (present, here): (&Request, &Directories),
+    common: usize,
+) -> Vec<Difference> {
+    let mut found = Vec::new();
+    let (Some(old), Some(new)) = (recorded.wire, present.wire) else { return found };
+    let mut plainly = |path: &str, old: Option<String>, new: Option<String>| {
+        if old != new {
+            found.push(Difference { path: path.to_owned(), recorded: old, present: new });
+        }
+    };
+    plainly("model", model(old, recorded), model(new, present));
+    plainly("stream", Some(form(old, recorded)), Some(form(new, present)));
+    let olds = turns(old, part_of(old, &recorded.body));
+    let news = turns(new, part_of(new, &present.body));
+    for at in common..olds.len().max(news.len()) {
+        let one = olds.get(at).map(|(_, turn)| message(old, turn, there));
+        let two = news.get(at).map(|(_, turn)| message(new, turn, here));
+        // Instructions at the beginning may be fewer or more on one side; what is asked now names the place.
+        let path = news.get(at).or(olds.get(at)).map_or("", |(path, _)| path);
+        compare(path, one.as_ref(), two.as_ref(), &mut found);
+        if found.len() >= MOST {
+            break;
+        }
+    }
+    found.truncate(MOST);
+    found
+}
+
+fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut Vec<Difference>) {
+    if found.len() >= MOST || old == new {
+        return;
+    }
+    match (old, new) {
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let added = new.keys().filter(|name| !old.contains_key(*name));
+            for name in old.keys().chain(added) {
+                compare(&format!("{path}.{name}"), old.get(name), new.get(name), found);
+            }
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            for at in 0..old.len().max(new.len()) {
+                compare(&format!("{path}[{at}]"), old.get(at), new.get(at), found);
+            }
+        }
+        _ => {
+            let (old, new) = (old.map(words), new.map(words));
+            let parting = match (&old, &new) {
+                (Some(old), Some(new)) => {
+                    old.chars().zip(new.chars()).take_while(|(one, two)| one == two).count()
+                }
+                _ => 0,
+            };
+            let shown = |text: Option<String>| text.map(|text| around(&text, parting));
+            found.push(Difference { path: path.to_owned(), recorded: shown(old), present: shown(new) });
+        }
+    }
+}
+
+fn words(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The part of a text around a place in it, with a sign where something was left out.
+fn around(text: &str, at: usize) -> String {
+    let from = at.saturating_sub(BEFORE);
+    let sign = |left_out: bool| if left_out { "…" } else { "" };
+    let mut rest = text.chars().skip(from);
+    let shown: String = rest.by_ref().take(SHOWN - 2).collect();
+    format!("{}{shown}{}", sign(from > 0), sign(rest.next().is_some()))
+}

@@ -1,0 +1,354 @@
+//! What differs in a text although it says the same: directories, dates, ids, durations. Everything here is known by a label
+//! or by its whole form; a text that merely looks unusual is left alone, because it may be what matters.
+//!
+//! An id becomes the same word as every other id. To number them would be sharper, but then a model's recorded answer that
+//! names an id of the recorded run would never fit the present one.
+
+use std::path::PathBuf;
+
+use memchr::memmem;
+
+/// Directories, and what stands for each.
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    all: Vec<(String, &'static str)>,
+    /// Where programs make up names for what they keep for a moment, each with a `/` behind it.
+    temporary: Vec<String>,
+}
+
+impl Directories {
+    /// The longest are first, so that a directory inside another keeps its own name; of equals, the first given.
+    pub(super) fn new<'a>(places: impl Iterator<Item = &'a (PathBuf, &'static str)>) -> Self {
+        let mut all: Vec<(String, &'static str)> = Vec::new();
+        let mut temporary = vec!["/tmp/".to_owned()];
+        for (path, name) in places {
+            let path = path.to_str().map(|path| path.trim_end_matches('/'));
+            let Some(path) = path.filter(|path| path.len() > 1) else { continue };
+            all.push((path.to_owned(), name));
+            // Claude Code names the folder of a project by its path, with `-` for everything else than letters and digits.
+            all.push((path.replace('/', "-"), name));
+            let dashed = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+            all.push((path.chars().map(dashed).collect(), name));
+            let passing = name.contains("tmp") || name.contains("temp");
+            if passing && !temporary.iter().any(|known| known.strip_suffix('/') == Some(name)) {
+                temporary.push(format!("{name}/"));
+            }
+        }
+        all.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        all.dedup();
+        Self { all, temporary }
+    }
+}
+
+/// The normal form of anything that is said.
+pub(super) fn plain(text: &str, directories: &Directories) -> String {
+    /// Nothing that is looked for is shorter, except for directories.
+    const SHORTEST: usize = 11;
+    let mut text = text.to_owned();
+    for (path, name) in &directories.all {
+        replace(&mut text, path.as_bytes(), |text, at| {
+            let end = at + path.len();
+            stands_alone(text, at, end).then_some((at, end, *name))
+        });
+    }
+    if text.len() < SHORTEST {
+        return text;
+    }
+    for (label, value) in LABELS {
+        replace(&mut text, label.as_bytes(), |text, at| {
+            let begin = at + label.len();
+            let length = value(&text[begin..])?;
+            (length > 0).then_some((begin, begin + length, "<>"))
+        });
+    }
+    for label in IDS {
+        replace(&mut text, label.as_bytes(), |text, at| labelled_id(text, at + label.len()));
+    }
+    replace(&mut text, b"-", uuid);
+    for directory in &directories.temporary {
+        replace(&mut text, directory.as_bytes(), |text, at| temporary(text, at + directory.len()));
+    }
+    times(&mut text);
+    text
+}
+
+/// The normal form of instructions, in which agents describe the machine.
+pub(super) fn instructions(text: &str, directories: &Directories) -> String {
+    if text.starts_with("x-anthropic-billing-header") {
+        return String::new();
+    }
+    // The state of the repository is the last thing that Claude Code says there.
+    let git = memmem::find(text.as_bytes(), b"gitStatus:").unwrap_or(text.len());
+    let mut text = plain(&text[..git], directories);
+    for label in ["OS Version:", "Kernel:", "Kernel version:"] {
+        replace(&mut text, label.as_bytes(), |text, at| {
+            let begin = at + label.len();
+            Some((begin, begin + text[begin..].find('\n').unwrap_or(text.len() - begin), "<>"))
+        });
+    }
+    text
+}
+
+/// Milliseconds since 1970, of a day between 2017 and 2033.
+pub(super) fn is_time(number: u64) -> bool {
+    (1_500_000_000_000..2_000_000_000_000).contains(&number)
+}
+
+/// Replaces what `find` makes of each place where a marker is: from, to, and what stands there then.
+fn replace(
+    text: &mut String,
+    marker: &[u8],
+    mut find: impl FnMut(&str, usize) -> Option<(usize, usize, &'static str)>,
+) {
+    let mut made = String::new();
+    let mut done = 0;
+    for at in memmem::find_iter(text.as_bytes(), marker) {
+        if let Some((from, to, new)) = find(text, at)
+            && from >= done
+        {
+            made.push_str(&text[done..from]);
+            made.push_str(new);
+            done = to;
+        }
+    }
+    if done > 0 {
+        made.push_str(&text[done..]);
+        *text = made;
+    }
+}
+
+/// Whether a path is all of a path, or all of the beginning of a longer one, and not the middle of another name.
+fn stands_alone(text: &str, from: usize, to: usize) -> bool {
+    let part_of_name =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.') || byte >= 0x80;
+    let (before, after) = (&text.as_bytes()[..from], &text.as_bytes()[to..]);
+    // In the name of a project's folder, more of the path follows behind a dash. A short one is a word like others, and
+    // only known by what stands before it.
+    let path = &text.as_bytes()[from..to];
+    let dashed = path.starts_with(b"-");
+    let short = path.iter().filter(|byte| **byte == b'-').count() < 2;
+    if dashed && short && !before.ends_with(b"/projects/") {
+        return false;
+    }
+    let open = match after {
+        [b'-', ..] if dashed => false,
+        // A dot may end a sentence.
+        [b'.', next, ..] => part_of_name(*next),
+        [b'.'] | [] => false,
+        [next, ..] => part_of_name(*next),
+    };
+    !open && (dashed || !before.last().is_some_and(|byte| part_of_name(*byte)))
+}
+
+/// How long a value is, at the beginning of what follows its label.
+type Length = fn(&str) -> Option<usize>;
+
+/// Words that announce something of the moment.
+const LABELS: [(&str, Length); 10] = [
+    ("Today's date is ", day),
+    ("Today's date: ", day),
+    ("<current_date>", until_tag),
+    ("<timezone>", until_tag),
+    // Gemini CLI names the folder of a project by the name or a hash of its directory.
+    ("/.gemini/tmp/", name),
+    ("Chunk ID: ", hex),
+    ("Wall time: ", number),
+    ("Process Group PGID: ", number),
+    ("Background PIDs: ", numbers),
+    ("duration_ms: ", number),
+];
+
+fn run(text: &str, belongs: impl Fn(char) -> bool) -> usize {
+    text.find(|letter: char| !belongs(letter)).unwrap_or(text.len())
+}
+
+fn day(text: &str) -> Option<usize> {
+    /// No language takes more to name a day.
+    const LONGEST: usize = 60;
+    let length = run(text, |letter| letter.is_alphanumeric() || " ,-/".contains(letter));
+    let length = text[..length].trim_end().len();
+    (length <= LONGEST && text[..length].contains(|letter: char| letter.is_ascii_digit())).then_some(length)
+}
+
+fn until_tag(text: &str) -> Option<usize> {
+    text.find('<').filter(|length| *length < 80)
+}
+
+fn name(text: &str) -> Option<usize> {
+    Some(run(text, |letter| letter.is_alphanumeric() || "-_".contains(letter)))
+}
+
+fn hex(text: &str) -> Option<usize> {
+    Some(run(text, |letter| letter.is_ascii_hexdigit())).filter(|length| (4..=16).contains(length))
+}
+
+fn number(text: &str) -> Option<usize> {
+    let length = run(text, |letter| letter.is_ascii_digit() || letter == '.');
+    Some(text[..length].trim_end_matches('.').len())
+}
+
+fn numbers(text: &str) -> Option<usize> {
+    Some(text[..run(text, |letter| letter.is_ascii_digit() || ", ".contains(letter))].trim_end().len())
+}
+
+/// Words that announce the id of a session or of an agent below another.
+const IDS: [&str; 6] = ["agentId", "agent_id", "sessionId", "session_id", "Session ID", "session id"];
+
+fn labelled_id(text: &str, at: usize) -> Option<(usize, usize, &'static str)> {
+    let gap = run(&text[at..], |letter| ":=\\\"' ".contains(letter));
+    let begin = at + gap;
+    let id = &text[begin..];
+    let id = &id[..run(id, |letter| letter.is_ascii_alphanumeric() || "-_".contains(letter))];
+    let hex = id.len() >= 12
+        && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+        && id.contains(|letter: char| letter.is_ascii_digit());
+    // opencode's.
+    let session = id.strip_prefix("ses_").is_some_and(|random| random.len() >= 16);
+    ((1..=6).contains(&gap) && (hex || session)).then_some((begin, begin + id.len(), "<id>"))
+}
+
+/// A UUID, found by its first dash.
+fn uuid(text: &str, dash: usize) -> Option<(usize, usize, &'static str)> {
+    let bytes = text.as_bytes();
+    let from = dash.checked_sub(8)?;
+    let form = bytes.get(from..from + 36)?;
+    let fits = form.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    let alone = |byte: Option<&u8>| !byte.is_some_and(u8::is_ascii_alphanumeric);
+    let before = from.checked_sub(1).and_then(|at| bytes.get(at));
+    (fits && alone(before) && alone(bytes.get(from + 36))).then_some((from, from + 36, "<id>"))
+}
+
+/// A name below the temporary directory that a program had made up for it: `tmp.Xy12…`, `tmpab12…`, `name-Xy12ab`.
+fn temporary(text: &str, begin: usize) -> Option<(usize, usize, &'static str)> {
+    let name = &text[begin..];
+    let name = &name[..run(name, |letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))];
+    let whole = (begin, begin + name.len(), "<id>");
+    let mixed = |text: &str| {
+        let has = |kind: fn(&char) -> bool| text.chars().any(|letter| kind(&letter));
+        text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+            && (has(char::is_ascii_digit) || has(char::is_ascii_uppercase))
+            && has(char::is_ascii_alphabetic)
+    };
+    if let Some(random) = name.strip_prefix("tmp.").filter(|random| (6..=12).contains(&random.len())) {
+        return mixed(random).then_some(whole);
+    }
+    if let Some(random) = name.strip_prefix("tmp").filter(|random| random.len() == 8) {
+        return mixed(random).then_some(whole);
+    }
+    let random = name.rsplit_once('-')?.1;
+    (random.len() == 6 && mixed(random)).then_some((begin + name.len() - 6, begin + name.len(), "<id>"))
+}
+
+/// Milliseconds since 1970 that stand in a text.
+fn times(text: &mut String) {
+    const DIGITS: usize = 13;
+    if text.len() < DIGITS {
+        return;
+    }
+    let (mut made, mut done, mut at) = (String::new(), 0, 0);
+    let bytes = text.as_bytes();
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_digit() {
+            at += 1;
+            continue;
+        }
+        let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        // Inside a name it is still a time (`read_1794766863483_0`); behind a point it is a fraction.
+        let fraction = at > 0 && (bytes[at - 1] == b'.' || bytes[at - 1].is_ascii_alphabetic());
+        if length == DIGITS && !fraction && text[at..at + DIGITS].parse().is_ok_and(is_time) {
+            made.push_str(&text[done..at]);
+            made.push_str("<time>");
+            done = at + DIGITS;
+        }
+        at += length;
+    }
+    if done > 0 {
+        made.push_str(&text[done..]);
+        *text = made;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directories() -> Directories {
+        let places = [
+            ("/home/dev/my.app", "<workspace>"),
+            ("/home/dev", "<home>"),
+            ("/var/tmp/", "<tmp>"),
+            ("/app", "<short>"),
+        ];
+        let places = places.map(|(path, name)| (PathBuf::from(path), name));
+        Directories::new(places.iter())
+    }
+
+    #[track_caller]
+    fn becomes(text: &str, normal: &str) {
+        assert_eq!(plain(text, &directories()), normal);
+    }
+
+    #[track_caller]
+    fn stays(text: &str) {
+        becomes(text, text);
+    }
+
+    #[test]
+    fn directories_have_stand_ins() {
+        becomes("cat /home/dev/my.app/a.txt /home/dev/b", "cat <workspace>/a.txt <home>/b");
+        becomes("in /home/dev/my.app.", "in <workspace>.");
+        becomes("\"/home/dev\": /home/dev/my.app/", "\"<home>\": <workspace>/");
+        becomes("~/.claude/projects/-home-dev-my-app/x", "~/.claude/projects/<workspace>/x");
+        becomes("/home/dev/my.app2 /home/dev/my.app-old", "<home>/my.app2 <home>/my.app-old");
+        becomes("~/.claude/projects/-app/x", "~/.claude/projects/<short>/x");
+        becomes("/app/x and /home/dev/.gemini/tmp/my-app/chats", "<short>/x and <home>/.gemini/tmp/<>/chats");
+        stays("/home/developer /x/home/dev /home/dev.old my-app --app /apps");
+    }
+
+    #[test]
+    fn labels_announce_what_changes() {
+        becomes("Today's date is 2026-11-15.", "Today's date is <>.");
+        becomes("Today's date: Sun Nov 15 2026\nx", "Today's date: <>\nx");
+        becomes("Today's date is Sunday, November 15, 2026 (formatted", "Today's date is <> (formatted");
+        becomes("<current_date>2026-11-15</current_date>", "<current_date><></current_date>");
+        becomes("<timezone>Etc/UTC</timezone>", "<timezone><></timezone>");
+        becomes(
+            "Chunk ID: fc9aee\nWall time: 0.0123 seconds\nProcess exited with code 0",
+            "Chunk ID: <>\nWall time: <> seconds\nProcess exited with code 0",
+        );
+        becomes("Process Group PGID: 19217\n", "Process Group PGID: <>\n");
+        becomes("agentId: a0d6ea9176d77b8c3 (for resuming)", "agentId: <id> (for resuming)");
+        stays("Today's date is unknown");
+        stays("Chunk ID: none of them");
+        stays("session_id = test_session_2");
+        stays("the date 2026-11-15 in a file, version 1.2.3, pid 4711, commit 5cab71f");
+    }
+
+    #[test]
+    fn ids_and_times_are_known_by_their_form() {
+        becomes("id 01a1e070-fb9a-79d2-bd90-679942036a6e!", "id <id>!");
+        becomes("read_file_1794766863483_0", "read_file_<time>_0");
+        becomes("at 1794766863483 ms", "at <time> ms");
+        stays("179476686348 17947668634830 0.1794766863483 9794766863483 x1794766863483");
+        stays("01a1e070-fb9a-79d2-bd90-679942036a6 and 5cab71f451bf115829d45f98947a993309c71a87");
+    }
+
+    #[test]
+    fn made_up_names_of_passing_files() {
+        becomes("/tmp/tmp.Ab12cd34Ef/x /tmp/tmpab12cd3_", "/tmp/<id>/x /tmp/<id>");
+        becomes("/tmp/gemini-Xy12ab/out", "/tmp/gemini-<id>/out");
+        becomes("/var/tmp/run-Xy12ab", "<tmp>/run-<id>");
+        stays("/tmp/my-folder /tmp/tmp.txt /tmp/a-backup /tmp/template");
+    }
+
+    #[test]
+    fn instructions_describe_the_machine() {
+        let made = |text: &str| instructions(text, &directories());
+        let prompt = "Working directory: /home/dev/my.app\nOS Version: Linux 6.1\nEnd.\n\ngitStatus: on master\nM a.txt";
+        assert_eq!(made(prompt), "Working directory: <workspace>\nOS Version:<>\nEnd.\n\n");
+        assert_eq!(made("x-anthropic-billing-header: cc_version=2.1.197.abc"), "");
+    }
+}
