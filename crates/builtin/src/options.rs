@@ -86,6 +86,8 @@ pub struct Options<'a> {
     pub environment: Map<String, Value>,
     /// The agent's own id of the session; drawn if not given.
     pub session: Option<String>,
+    /// Whether files are looked at before and after calls that can change something.
+    pub looks: bool,
     /// What calls do.
     pub tools: ToolPolicy<'a>,
     /// Most answers of the model in one conversation.
@@ -119,6 +121,7 @@ impl<'a> Options<'a> {
             memory: Map::new(),
             environment: Map::new(),
             session: None,
+            looks: true,
             tools: ToolPolicy::Real,
             max_turns: MAX_TURNS,
             max_steps: None,

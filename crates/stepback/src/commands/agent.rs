@@ -68,6 +68,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
         environment: origin(&wish, arguments),
         max_turns: arguments.max_turns,
         patience: settings.patience(),
+        looks: settings.get("checkpoint.calls") != 0,
         stop,
         price: &|model, usage| prices.cost(model, usage),
         ..Options::new(model, &mut watch)
