@@ -9,7 +9,7 @@ mod responses;
 use memchr::memmem;
 use serde_json::Value;
 
-use crate::documents::Documents;
+use crate::documents::{Documents, Form};
 use crate::{Request, Response, Wire};
 
 pub(crate) use reading::{Kind, Place, Reading, Shape};
@@ -110,6 +110,10 @@ pub fn asked(wire: Wire, request: &Request) -> Asked {
 pub fn answered(wire: Wire, response: &Response) -> Answered {
     let documents = Documents::of(&response.body);
     let mut answered = read(wire, &documents).answered(&documents);
+    if documents.form == Form::Whole {
+        // Without its end, a document may say anything yet.
+        answered.complete &= documents.done;
+    }
     if answered.error.is_none() && response.status >= 400 {
         let words = response.body.trim();
         answered.error = Some(if words.is_empty() {

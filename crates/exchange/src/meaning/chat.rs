@@ -95,7 +95,7 @@ fn said(reading: &mut Reading, at: usize, message: &Value, pointer: &str) {
         }
     }
     for (place, call) in message["tool_calls"].as_array().into_iter().flatten().enumerate() {
-        let index = call["index"].as_u64().and_then(|index| usize::try_from(index).ok()).unwrap_or(place);
+        let index = index_of(reading, call, place);
         let function = &call["function"];
         let slot = reading.slot((1, index), || Kind::Input { id: None, name: String::new(), plain: false });
         if let Kind::Input { id, name, .. } = &mut slot.kind {
@@ -111,6 +111,21 @@ fn said(reading: &mut Reading, at: usize, message: &Value, pointer: &str) {
             _ => {}
         }
     }
+}
+
+/// Which call a piece belongs to. Some servers leave the index out and send every call whole; then an id that was not seen
+/// yet begins a new one.
+fn index_of(reading: &Reading, call: &Value, place: usize) -> usize {
+    if let Some(index) = call["index"].as_u64() {
+        return usize::try_from(index).unwrap_or(place);
+    }
+    let Some(new) = call["id"].as_str().filter(|id| !id.is_empty()) else { return place };
+    let mut calls = reading.slots.iter().filter_map(|slot| match &slot.kind {
+        Kind::Input { id, .. } => Some((id.as_deref(), slot.key.1)),
+        _ => None,
+    });
+    let count = calls.clone().count();
+    calls.find(|(id, _)| *id == Some(new)).map_or(count, |(_, index)| index)
 }
 
 /// Here the tokens of a prompt include those read from a cache.

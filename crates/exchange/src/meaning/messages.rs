@@ -100,7 +100,7 @@ fn stop(rest: &mut Answered, holder: &Value) {
     rest.stop = string(&holder["stop_reason"]).or(rest.stop.take());
 }
 
-/// A later count replaces an earlier one: the wire sends sums, not differences.
+/// The wire sends sums, not differences. Some servers leave a count at nothing at the beginning, others at the end.
 fn usage(rest: &mut Answered, counts: &Value) {
     if !counts.is_object() {
         return;
@@ -113,7 +113,7 @@ fn usage(rest: &mut Answered, counts: &Value) {
         ("cache_creation_input_tokens", &mut usage.cache_write),
     ];
     for (name, field) in fields {
-        *field = counts[name].as_u64().unwrap_or(*field);
+        *field = counts[name].as_u64().unwrap_or(0).max(*field);
     }
 }
 

@@ -90,6 +90,24 @@ fn a_document() {
 }
 
 #[test]
+fn calls_without_an_index_are_told_apart_by_their_ids() {
+    let whole = |id: &str, path: &str| {
+        let function = json!({"name": "read", "arguments": json!({"path": path}).to_string()});
+        chunk(json!({"tool_calls": [{"id": id, "type": "function", "function": function}]}), Value::Null)
+    };
+    let read = answered(Wire::Chat, unnamed(&[whole("c1", "a"), whole("c2", "b")]));
+    let calls = [call("c1", "read", json!({"path": "a"})), call("c2", "read", json!({"path": "b"}))];
+    assert_eq!(read.said, calls);
+}
+
+#[test]
+fn a_document_without_its_end_is_not_complete() {
+    let body = json!({"choices": [{"finish_reason": "stop", "message": {"content": "Hi"}}]}).to_string();
+    let cut = answered(Wire::Chat, &body[..body.len() - 1]);
+    assert_eq!((cut.said, cut.complete), (vec![Said::Model("Hi".into())], false));
+}
+
+#[test]
 fn errors() {
     let error =
         json!({"error": {"message": "Rate limit", "type": "requests", "code": "rate_limit_exceeded"}});

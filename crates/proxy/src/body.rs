@@ -1,0 +1,286 @@
+//! Bodies on their way: each piece is passed on as it comes, and a copy goes to the record.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use stepback_exchange::Ended;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep};
+
+use crate::connect::{AnyBody, AnyError};
+use crate::recording::{Asked, Recording};
+use crate::refusal::chain;
+use crate::shared::{Shared, count};
+
+/// After the end of what the model says, so long may nothing come before the sink is told. What comes later is passed on and
+/// not recorded; as a rule the end of the body comes at once.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// So many bytes are held back at most.
+const MOST_HELD: usize = 1 << 20;
+
+/// What was written before a connection is broken gets so long to leave.
+const LEAVING: Duration = Duration::from_millis(10);
+
+/// The body of a request.
+pub(crate) struct RequestBody<B> {
+    inner: B,
+    asked: Arc<Asked>,
+}
+
+impl<B: Body<Data = Bytes>> RequestBody<B> {
+    pub(crate) fn new(inner: B, asked: Arc<Asked>) -> Self {
+        if inner.is_end_stream() {
+            asked.complete();
+        }
+        Self { inner, asked }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        if let Some(piece) = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref) {
+            self.asked.piece(piece);
+        }
+        if frame.is_none() || self.inner.is_end_stream() {
+            self.asked.complete();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The body of an answer, whether it comes from the model, from a recording or from us.
+pub(crate) struct AnswerBody {
+    shared: Arc<Shared>,
+    inner: AnyBody,
+    /// Until the sink is told.
+    recording: Option<Recording>,
+    stage: Stage,
+    held: VecDeque<Frame<Bytes>>,
+    held_bytes: usize,
+    /// When the model has said all: until when at the latest more is waited for.
+    settled: Option<Instant>,
+    over: Option<Over>,
+    silence: Pin<Box<Sleep>>,
+}
+
+enum Stage {
+    /// Pieces are passed on.
+    Passing,
+    /// The model has said all; what still comes is held back until nothing does.
+    Settling(Pin<Box<Sleep>>),
+    /// The sink is being told, up to a moment.
+    Telling(oneshot::Receiver<()>, Pin<Box<Sleep>>),
+    /// What was held back goes out.
+    Releasing,
+    /// What was written leaves before the connection breaks.
+    Breaking(Pin<Box<Sleep>>),
+}
+
+/// How the inner body ended.
+enum Over {
+    Clean,
+    Broken(AnyError),
+}
+
+impl AnswerBody {
+    pub(crate) fn new(shared: &Arc<Shared>, inner: AnyBody, recording: Option<Recording>) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            inner,
+            recording,
+            stage: Stage::Passing,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            settled: None,
+            over: None,
+            silence: Box::pin(tokio::time::sleep(shared.limits.idle)),
+        }
+    }
+
+    /// For an answer without a body, the sink is told before its head goes out: nobody will ask for pieces.
+    pub(crate) async fn tell_if_empty(&mut self) {
+        if self.inner.is_end_stream() {
+            self.over = Some(Over::Clean);
+            if let Some(recording) = self.recording.take() {
+                let told = recording.tell(Ended::Complete);
+                if tokio::time::timeout(self.shared.limits.hold, told).await.is_err() {
+                    count(&self.shared.counts.sink_late);
+                }
+            }
+            self.stage = Stage::Releasing;
+        }
+    }
+
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+        let idle = self.shared.limits.idle;
+        match Pin::new(&mut self.inner).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                self.silence.as_mut().reset(Instant::now() + idle);
+                Poll::Ready(frame)
+            }
+            Poll::Pending => {
+                ready!(self.silence.as_mut().poll(cx));
+                let text = format!("nothing came for {} s", idle.as_secs_f32());
+                Poll::Ready(Some(Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text).into())))
+            }
+        }
+    }
+
+    fn hold(&mut self, frame: Frame<Bytes>) {
+        self.held_bytes += frame.data_ref().map_or(0, Bytes::len);
+        self.held.push_back(frame);
+    }
+
+    /// Begins to tell the sink how it ended.
+    fn tell(&mut self) {
+        let ended = match &self.over {
+            Some(Over::Broken(error)) => Ended::CutOff(chain(&**error)),
+            Some(Over::Clean) | None => Ended::Complete,
+        };
+        self.stage = match self.recording.take() {
+            Some(recording) => {
+                let patience = tokio::time::sleep(self.shared.limits.hold);
+                Stage::Telling(recording.tell(ended), Box::pin(patience))
+            }
+            None => Stage::Releasing,
+        };
+    }
+
+    /// Takes a piece in. Returns it if it can go out at once.
+    fn take(&mut self, frame: Option<Result<Frame<Bytes>, AnyError>>) -> Option<Frame<Bytes>> {
+        match frame {
+            Some(Ok(frame)) => {
+                let last = match (&mut self.recording, frame.data_ref()) {
+                    (Some(recording), Some(piece)) => recording.piece(piece),
+                    _ => false,
+                };
+                if self.inner.is_end_stream() {
+                    if let Some(recording) = &mut self.recording {
+                        recording.at_end();
+                    }
+                    self.over = Some(Over::Clean);
+                    self.hold(frame);
+                    self.tell();
+                } else if last {
+                    self.hold(frame);
+                    let now = Instant::now();
+                    let latest = *self.settled.get_or_insert(now + self.shared.limits.hold);
+                    let quiet = tokio::time::sleep_until((now + QUIET).min(latest));
+                    self.stage = Stage::Settling(Box::pin(quiet));
+                    if self.held_bytes > MOST_HELD {
+                        self.tell();
+                    }
+                } else {
+                    return Some(frame);
+                }
+            }
+            Some(Err(error)) => {
+                self.over = Some(Over::Broken(error));
+                self.tell();
+            }
+            None => {
+                self.over = Some(Over::Clean);
+                self.tell();
+            }
+        }
+        None
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = AnyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+        let this = &mut *self;
+        loop {
+            match &mut this.stage {
+                Stage::Passing => {
+                    let frame = ready!(this.poll_inner(cx));
+                    if let Some(frame) = this.take(frame) {
+                        return Poll::Ready(Some(Ok(frame)));
+                    }
+                }
+                Stage::Settling(quiet) => {
+                    let over = quiet.as_mut().poll(cx).is_ready();
+                    match this.poll_inner(cx) {
+                        Poll::Ready(frame) => {
+                            if let Some(frame) = this.take(frame) {
+                                this.hold(frame);
+                            }
+                        }
+                        Poll::Pending if over => this.tell(),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+                Stage::Telling(told, patience) => {
+                    if Pin::new(told).poll(cx).is_pending() {
+                        ready!(patience.as_mut().poll(cx));
+                        count(&this.shared.counts.sink_late);
+                    }
+                    this.stage = Stage::Releasing;
+                }
+                Stage::Releasing => {
+                    if let Some(frame) = this.held.pop_front() {
+                        return Poll::Ready(Some(Ok(frame)));
+                    }
+                    match &this.over {
+                        Some(Over::Clean) => return Poll::Ready(None),
+                        Some(Over::Broken(_)) => {
+                            this.stage = Stage::Breaking(Box::pin(tokio::time::sleep(LEAVING)));
+                        }
+                        None => this.stage = Stage::Passing,
+                    }
+                }
+                Stage::Breaking(leaving) => {
+                    ready!(leaving.as_mut().poll(cx));
+                    return Poll::Ready(match this.over.take() {
+                        Some(Over::Broken(error)) => Some(Err(error)),
+                        _ => None,
+                    });
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.stage, Stage::Releasing)
+            && self.held.is_empty()
+            && matches!(self.over, Some(Over::Clean))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let inner = self.inner.size_hint();
+        let held = self.held.iter().filter_map(Frame::data_ref).map(|piece| piece.len() as u64).sum::<u64>();
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + held);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint
+    }
+}

@@ -1,0 +1,36 @@
+//! Whom a secure connection trusts: what the system trusts, and what a person adds to it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// The settings of secure connections. `needed` is false where none will be made: reading the system's certificates takes
+/// some milliseconds.
+pub(crate) fn trust(needed: bool, added: Option<&Path>) -> io::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    if needed {
+        // Some of a system's certificates may be odd; the others still serve. With none at all, connecting says so.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(path) = added {
+            let wrong = |why: &dyn std::fmt::Display| {
+                let text = format!("the certificates in {} cannot be read: {why}", path.display());
+                io::Error::new(io::ErrorKind::InvalidInput, text)
+            };
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
+                let certificate = certificate.map_err(|error| wrong(&error))?;
+                roots.add(certificate).map_err(|error| wrong(&error))?;
+            }
+        }
+    }
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(ring)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(config)
+}

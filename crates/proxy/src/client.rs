@@ -1,0 +1,115 @@
+//! Asking a model without a proxy in between, for code that waits: the same connections and the same trust.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use http::{Method, Request, header};
+use http_body_util::BodyExt;
+use stepback_exchange::{Ended, Response};
+use tokio::runtime::Runtime;
+
+use crate::connect::{self, Models};
+use crate::copy::{Budget, Copy};
+use crate::handle::whole;
+use crate::refusal::{Failure, chain};
+use crate::upstream::Target;
+use crate::{Limits, certificates, headers};
+
+/// Asks models and keeps connections open between requests.
+pub struct Client {
+    runtime: Runtime,
+    models: Models,
+    limits: Limits,
+}
+
+/// Why there is no answer at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request cannot be sent like this.
+    #[error("the request cannot be sent: {0}")]
+    Request(String),
+    /// No answer came; the text says why and what to do.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Client {
+    /// A client. `certificates` are trusted beside those of the system.
+    pub fn new(limits: Limits, certificates: Option<&Path>) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let models = connect::models(certificates::trust(true, certificates)?, limits.connect);
+        Ok(Self { runtime, models, limits })
+    }
+
+    /// Sends a request and waits for the end of its answer. `on_chunk` sees every piece when it comes, decompressed; it
+    /// may break off, and the answer is then [`Ended::Cancelled`]. An answer that broke off is an answer.
+    pub fn post(
+        &self,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+        on_chunk: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<Response, Error> {
+        let wrong = |error: &dyn std::fmt::Display| Error::Request(error.to_string());
+        let target = Target::parse(url).map_err(|error| wrong(&error))?;
+        let mut request = Request::builder().method(Method::POST).uri(url);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(whole(body.into())).map_err(|error| wrong(&error))?;
+        self.runtime.block_on(self.ask(&target.shown, request, on_chunk))
+    }
+
+    async fn ask(
+        &self,
+        shown: &str,
+        request: Request<connect::AnyBody>,
+        on_chunk: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<Response, Error> {
+        let since = Instant::now();
+        let micros = || u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let idle = self.limits.idle;
+        let answer = match tokio::time::timeout(idle, self.models.request(request)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(Error::Failed(Failure::of(shown, &error).message())),
+            Err(_) => return Err(Error::Failed(Failure::silent(shown, idle.as_secs()).message())),
+        };
+        let (parts, mut body) = answer.into_parts();
+        let encoding = parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+        let mut copy =
+            Copy::new(&Budget::new(self.limits.recorded_total), self.limits.recorded_body, encoding);
+        let mut first_byte = None;
+        let ended = loop {
+            match tokio::time::timeout(idle, body.frame()).await {
+                Ok(None) => break Ended::Complete,
+                Ok(Some(Err(error))) => break Ended::CutOff(chain(&error)),
+                Err(_) => break Ended::CutOff(silent(idle)),
+                Ok(Some(Ok(frame))) => {
+                    let Some(piece) = frame.data_ref() else { continue };
+                    let after = micros();
+                    first_byte.get_or_insert(after);
+                    if on_chunk(copy.push(after, piece)).is_break() {
+                        break Ended::Cancelled;
+                    }
+                }
+            }
+        };
+        let text = copy.text();
+        Ok(Response {
+            status: parts.status.as_u16(),
+            headers: headers::about_the_message(&headers::recordable(&parts.headers), text.decoded),
+            body: text.body,
+            chunks: text.chunks,
+            ended,
+            first_byte,
+            took: micros(),
+            left_out: text.left_out,
+        })
+    }
+}
+
+fn silent(idle: Duration) -> String {
+    format!("nothing came for {} s", idle.as_secs_f32())
+}

@@ -1,0 +1,75 @@
+//! Connections to models: kept open and used again, secure where the address says so, and given up in time.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tower_service::Service;
+
+/// Any error of a body or a connection.
+pub(crate) type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body of either direction.
+pub(crate) type AnyBody = UnsyncBoxBody<Bytes, AnyError>;
+
+/// Asks models.
+pub(crate) type Models = Client<InTime, AnyBody>;
+
+/// How long a connection that is not in use is kept. Servers close theirs after a minute or more, and one that both sides
+/// close at the same moment costs a request.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// A client with its pool of connections. It has to be used within a tokio runtime.
+pub(crate) fn models(trust: rustls::ClientConfig, patience: Duration) -> Models {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(patience));
+    let inner = HttpsConnectorBuilder::new()
+        .with_tls_config(trust)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(KEPT)
+        .http1_preserve_header_case(true)
+        .build(InTime { inner, patience })
+}
+
+/// A connector with a limit for the whole of connecting: the name, the connection, and TLS.
+#[derive(Clone)]
+pub(crate) struct InTime {
+    inner: HttpsConnector<HttpConnector>,
+    patience: Duration,
+}
+
+impl Service<Uri> for InTime {
+    type Response = <HttpsConnector<HttpConnector> as Service<Uri>>::Response;
+    type Error = AnyError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.inner.call(uri);
+        let patience = self.patience;
+        Box::pin(async move {
+            tokio::time::timeout(patience, connecting).await.unwrap_or_else(|_| {
+                let text = format!("connecting took longer than {} s", patience.as_secs_f32());
+                Err(Box::new(io::Error::new(io::ErrorKind::TimedOut, text)))
+            })
+        })
+    }
+}

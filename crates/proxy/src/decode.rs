@@ -1,0 +1,219 @@
+//! Undoing the compression of a body while it comes in pieces, for the record only: what is passed on stays as it is.
+
+use std::io::{self, Write};
+
+/// Where decompressed bytes go. It refuses what is too much, so that a small body that unpacks to a huge one stops early.
+#[derive(Default)]
+struct Room {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl Write for Room {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + piece.len() > self.most {
+            let fits = self.most - self.bytes.len();
+            self.bytes.extend_from_slice(&piece[..fits]);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What became of a piece.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Decoded {
+    /// These bytes came out of it; there may be none yet.
+    Bytes(Vec<u8>),
+    /// More came out than there is room for; these are the bytes that fit.
+    TooMuch(Vec<u8>),
+    /// It is not what it says it is.
+    Broken(Vec<u8>),
+}
+
+/// A compression being undone.
+pub(crate) struct Decoder(Kind);
+
+enum Kind {
+    Gzip(Box<flate2::write::MultiGzDecoder<Room>>),
+    Zlib(Box<flate2::write::ZlibDecoder<Room>>),
+    Deflate(Box<flate2::write::DeflateDecoder<Room>>),
+    /// `deflate` means zlib's form, but some send it bare; the first byte tells.
+    DeflateOfSomeForm,
+    Brotli(Box<brotli_decompressor::DecompressorWriter<Room>>),
+    Zstd(zstd_safe::DCtx<'static>),
+}
+
+impl Decoder {
+    /// For a `content-encoding`; `None` if it is none that we know, or none at all.
+    pub(crate) fn of(encoding: &str) -> Option<Self> {
+        let kind = match encoding.trim().to_ascii_lowercase().as_str() {
+            "gzip" | "x-gzip" => Kind::Gzip(Box::new(flate2::write::MultiGzDecoder::new(Room::default()))),
+            "deflate" => Kind::DeflateOfSomeForm,
+            "br" => {
+                Kind::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(Room::default(), 4096)))
+            }
+            "zstd" => {
+                let mut context = zstd_safe::DCtx::try_create()?;
+                // The largest window that the format allows to be expected of everybody (RFC 9659).
+                context.set_parameter(zstd_safe::DParameter::WindowLogMax(23)).ok()?;
+                Kind::Zstd(context)
+            }
+            _ => return None,
+        };
+        Some(Self(kind))
+    }
+
+    /// Takes a piece in; `most` bytes may come out of it.
+    pub(crate) fn push(&mut self, piece: &[u8], most: usize) -> Decoded {
+        if let (Kind::DeflateOfSomeForm, Some(first)) = (&self.0, piece.first()) {
+            self.0 = if first & 0x0f == 8 {
+                Kind::Zlib(Box::new(flate2::write::ZlibDecoder::new(Room::default())))
+            } else {
+                Kind::Deflate(Box::new(flate2::write::DeflateDecoder::new(Room::default())))
+            };
+        }
+        match &mut self.0 {
+            Kind::Gzip(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Zlib(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Deflate(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Brotli(decoder) => through(decoder.as_mut(), |d| d.get_mut(), piece, most),
+            Kind::Zstd(context) => zstd(context, piece, most),
+            Kind::DeflateOfSomeForm => Decoded::Bytes(Vec::new()),
+        }
+    }
+}
+
+/// Writes a piece through a decoder and takes what came out.
+fn through<D: Write>(
+    decoder: &mut D,
+    room: impl Fn(&mut D) -> &mut Room,
+    piece: &[u8],
+    most: usize,
+) -> Decoded {
+    room(decoder).most = most;
+    // Flushing gives out what the decoder knows already: an event must not wait in it for the next piece.
+    let result = decoder.write_all(piece).and_then(|()| decoder.flush());
+    let bytes = std::mem::take(&mut room(decoder).bytes);
+    match result {
+        Ok(()) => Decoded::Bytes(bytes),
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Decoded::TooMuch(bytes),
+        Err(_) => Decoded::Broken(bytes),
+    }
+}
+
+fn zstd(context: &mut zstd_safe::DCtx<'static>, piece: &[u8], most: usize) -> Decoded {
+    let mut bytes = Vec::new();
+    let mut input = zstd_safe::InBuffer::around(piece);
+    let mut buffer = vec![0u8; zstd_safe::DCtx::out_size().min(most.max(1))];
+    loop {
+        let mut output = zstd_safe::OutBuffer::around(&mut buffer[..]);
+        let result = context.decompress_stream(&mut output, &mut input);
+        let written = output.pos();
+        let full = written == buffer.len();
+        let fits = written.min(most - bytes.len());
+        bytes.extend_from_slice(&buffer[..fits]);
+        if result.is_err() {
+            return Decoded::Broken(bytes);
+        }
+        if fits < written {
+            return Decoded::TooMuch(bytes);
+        }
+        if input.pos() == piece.len() && !full {
+            return Decoded::Bytes(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(encoding: &str, text: &[u8]) -> Vec<u8> {
+        use flate2::Compression;
+        let level = Compression::fast();
+        match encoding {
+            "gzip" => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            "zlib" => {
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            "bare" => {
+                let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), level);
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            _ => {
+                let mut out = Vec::with_capacity(zstd_safe::compress_bound(text.len()));
+                zstd_safe::compress(&mut out, text, 3).unwrap();
+                out
+            }
+        }
+    }
+
+    fn unpacked(encoding: &str, packed: &[u8], piece: usize) -> Vec<u8> {
+        let mut decoder = Decoder::of(encoding).unwrap();
+        let mut all = Vec::new();
+        for piece in packed.chunks(piece) {
+            match decoder.push(piece, 1 << 20) {
+                Decoded::Bytes(bytes) => all.extend(bytes),
+                other => panic!("{other:?}"),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_form_comes_back_however_it_is_cut() {
+        let text: Vec<u8> = (0..5000u32).flat_map(|n| format!("event {} ", n * n).into_bytes()).collect();
+        for (encoding, form) in [("gzip", "gzip"), ("deflate", "zlib"), ("deflate", "bare"), ("zstd", "zstd")]
+        {
+            let packed = packed(form, &text);
+            for piece in [1, 7, packed.len()] {
+                assert_eq!(unpacked(encoding, &packed, piece), text, "{encoding} {form} {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn brotli_is_known() {
+        // As a brotli encoder made it of this text.
+        let text = b"hello hello hello, says the model, hello\n";
+        let packed = [
+            27, 40, 0, 248, 29, 9, 54, 78, 116, 111, 36, 134, 87, 101, 104, 173, 0, 194, 194, 38, 89, 216,
+            222, 96, 34, 7, 14, 89, 139, 14, 68, 239, 3, 76, 232, 226, 31, 183, 91, 150, 111, 82, 20,
+        ];
+        for piece in [1, packed.len()] {
+            assert_eq!(unpacked("br", &packed, piece), text);
+        }
+    }
+
+    #[test]
+    fn a_body_that_unpacks_to_too_much_stops() {
+        let zeros = vec![0u8; 10 << 20];
+        for (encoding, form) in [("gzip", "gzip"), ("deflate", "zlib"), ("zstd", "zstd")] {
+            let mut decoder = Decoder::of(encoding).unwrap();
+            assert_eq!(decoder.push(&packed(form, &zeros), 1000), Decoded::TooMuch(vec![0; 1000]), "{form}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_what_it_says_is_broken() {
+        for encoding in ["gzip", "deflate", "zstd", "br"] {
+            let mut decoder = Decoder::of(encoding).unwrap();
+            let text = b"{\"type\":\"error\", and a good deal more of plain text, so that nobody waits for the rest of it}";
+            assert!(matches!(decoder.push(text, 1000), Decoded::Broken(_)), "{encoding}");
+        }
+        assert!(Decoder::of("identity").is_none());
+    }
+}

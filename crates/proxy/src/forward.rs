@@ -1,0 +1,82 @@
+//! Asking the model: the request as it came, save what is about the connection.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Request, Version, header};
+use http_body_util::BodyExt;
+use stepback_exchange::Wire;
+
+use crate::body::AnswerBody;
+use crate::connect::AnyBody;
+use crate::handle::{Given, given};
+use crate::headers::drop_hop_by_hop;
+use crate::recording::Recording;
+use crate::refusal::{Failure, find};
+use crate::shared::Shared;
+
+/// A request on its way.
+pub(crate) struct Sending<'a> {
+    pub(crate) parts: Parts,
+    pub(crate) body: AnyBody,
+    /// Path and query, with what authorises in it.
+    pub(crate) path: &'a str,
+    pub(crate) wire: Option<Wire>,
+    pub(crate) recording: Option<Recording>,
+}
+
+/// Sends it and gives the answer back as it comes.
+pub(crate) async fn send(shared: &Arc<Shared>, sending: Sending<'_>) -> Given {
+    let Sending { mut parts, body, path, wire, mut recording } = sending;
+    let Some(target) = shared.routes.find(wire, path, &parts.headers) else {
+        let failure = Failure {
+            status: 502,
+            reason: "no address of a model is set for this request".to_owned(),
+            advice: "Give the proxy one.",
+        };
+        return fail(shared, wire, recording, &failure).await;
+    };
+    let Ok(uri) = target.uri(path) else {
+        let failure =
+            Failure { status: 502, reason: "the path cannot be sent on".to_owned(), advice: "Check it." };
+        return fail(shared, wire, recording, &failure).await;
+    };
+    drop_hop_by_hop(&mut parts.headers);
+    parts.headers.remove(header::HOST);
+    parts.uri = uri;
+    parts.version = Version::HTTP_11;
+    let asking = shared.models.request(Request::from_parts(parts, body));
+    let failure = match tokio::time::timeout(shared.limits.idle, asking).await {
+        Ok(Ok(response)) => {
+            let (mut parts, body) = response.into_parts();
+            drop_hop_by_hop(&mut parts.headers);
+            if let Some(recording) = &mut recording {
+                recording.head(parts.status.as_u16(), &parts.headers);
+            }
+            let body = body.map_err(Into::into).boxed_unsync();
+            let mut body = AnswerBody::new(shared, body, recording);
+            body.tell_if_empty().await;
+            return Ok(http::Response::from_parts(parts, body));
+        }
+        // The request's own body failed: the agent is gone, which the recording tells when it is dropped.
+        Ok(Err(error)) if find::<hyper::Error>(&error).is_some_and(hyper::Error::is_user) => {
+            return Err(error.into());
+        }
+        Ok(Err(error)) => Failure::of(&target.shown, &error),
+        Err(_) => Failure::silent(&target.shown, shared.limits.idle.as_secs()),
+    };
+    fail(shared, wire, recording, &failure).await
+}
+
+/// No answer came: the agent is told why, and so is the record.
+async fn fail(
+    shared: &Arc<Shared>,
+    wire: Option<Wire>,
+    mut recording: Option<Recording>,
+    failure: &Failure,
+) -> Given {
+    if let Some(recording) = &mut recording {
+        recording.failed(failure.reason.clone());
+    }
+    given(shared, wire, recording, failure.status, &failure.message()).await
+}

@@ -1,0 +1,307 @@
+//! The record of one exchange while it happens: the request's side, the answer's side, and telling the sink.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use http::HeaderMap;
+use serde_json::Value;
+use stepback_exchange::{Ended, Exchange, Request, Response, Wire, meaning, sse};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::copy::{Copy, Share};
+use crate::headers;
+use crate::shared::{Shared, count};
+
+/// The request's side. The body that goes to the model and the answer that comes from it both hold on to it.
+pub(crate) struct Asked {
+    shared: Arc<Shared>,
+    id: String,
+    head: Head,
+    at: SystemTime,
+    since: Instant,
+    stage: Mutex<Stage>,
+}
+
+/// What a request says before its body.
+#[derive(Clone)]
+pub(crate) struct Head {
+    pub(crate) wire: Option<Wire>,
+    pub(crate) method: String,
+    /// Path and query, without secrets.
+    pub(crate) path: String,
+    /// All headers that may be recorded.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl Head {
+    /// The request with its body.
+    pub(crate) fn request(&self, copy: Copy) -> (Request, Share) {
+        let bytes = copy.passed;
+        let text = copy.text();
+        let document = if text.left_out == 0 { serde_json::from_str(&text.body).ok() } else { None };
+        let request = Request {
+            wire: self.wire,
+            method: self.method.clone(),
+            path: self.path.clone(),
+            headers: headers::about_the_message(&self.headers, text.decoded),
+            body: document.unwrap_or(Value::String(text.body)),
+            bytes,
+        };
+        (request, text.share)
+    }
+}
+
+type Told = JoinHandle<Option<(Request, Option<Share>)>>;
+
+enum Stage {
+    /// The body is on its way.
+    Coming(Copy),
+    /// It was read to decide what becomes of it.
+    Known(Box<Request>),
+    /// The sink is being told.
+    Told(Told),
+    /// The answer's side took it.
+    Taken,
+}
+
+impl Asked {
+    /// For a request whose body is still to come.
+    pub(crate) fn coming(
+        shared: &Arc<Shared>,
+        id: String,
+        head: Head,
+        arrived: (SystemTime, Instant),
+        copy: Copy,
+    ) -> Arc<Self> {
+        Self::new(shared, id, head, arrived, Stage::Coming(copy))
+    }
+
+    /// For one that is known.
+    pub(crate) fn known(
+        shared: &Arc<Shared>,
+        id: String,
+        head: Head,
+        arrived: (SystemTime, Instant),
+        request: Request,
+    ) -> Arc<Self> {
+        let asked = Self::new(shared, id, head, arrived, Stage::Known(Box::new(request)));
+        asked.complete();
+        asked
+    }
+
+    fn new(
+        shared: &Arc<Shared>,
+        id: String,
+        head: Head,
+        (at, since): (SystemTime, Instant),
+        stage: Stage,
+    ) -> Arc<Self> {
+        Arc::new(Self { shared: Arc::clone(shared), id, head, at, since, stage: Mutex::new(stage) })
+    }
+
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        // Nothing that can panic happens under this lock.
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A piece of the body goes by.
+    pub(crate) fn piece(&self, piece: &[u8]) {
+        if let Stage::Coming(copy) = &mut *self.stage() {
+            copy.push(0, piece);
+        }
+    }
+
+    /// There is no more of the body: the sink is told, once.
+    pub(crate) fn complete(self: &Arc<Self>) {
+        let mut stage = self.stage();
+        let body = match std::mem::replace(&mut *stage, Stage::Taken) {
+            Stage::Coming(copy) => Ok(copy),
+            Stage::Known(request) => Err(request),
+            other => {
+                *stage = other;
+                return;
+            }
+        };
+        let asked = Arc::clone(self);
+        *stage = Stage::Told(self.shared.beside(std::future::ready(body), move |shared, body| {
+            let (request, share) = match body {
+                Ok(copy) => {
+                    let (request, share) = asked.head.request(copy);
+                    (request, Some(share))
+                }
+                Err(request) => (*request, None),
+            };
+            shared.tell(|sink| sink.begun(&asked.id, asked.at, &request, &asked.head.headers));
+            (request, share)
+        }));
+    }
+
+    /// The request, once the sink was told of it.
+    async fn request(self: &Arc<Self>) -> Option<(Request, Option<Share>)> {
+        self.complete();
+        let told = std::mem::replace(&mut *self.stage(), Stage::Taken);
+        match told {
+            Stage::Told(told) => told.await.ok().flatten(),
+            _ => None,
+        }
+    }
+
+    fn micros(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The answer's side. If it is dropped before the sink was told, the agent went away, and the sink is told that.
+pub(crate) struct Recording {
+    asked: Arc<Asked>,
+    status: u16,
+    headers: Vec<(String, String)>,
+    copy: Option<Copy>,
+    streamed: bool,
+    first_byte: Option<u64>,
+    /// Why no answer came from the model; what is given to the agent is our own.
+    failed: Option<String>,
+    /// The answer came to its end, whatever becomes of the connection.
+    said_all: bool,
+}
+
+impl Recording {
+    pub(crate) fn new(asked: Arc<Asked>) -> Self {
+        let copy = asked.shared.copy(None);
+        count(&asked.shared.counts.running);
+        Self {
+            asked,
+            status: 0,
+            headers: Vec::new(),
+            copy: Some(copy),
+            streamed: false,
+            first_byte: None,
+            failed: None,
+            said_all: false,
+        }
+    }
+
+    /// The answer begins.
+    pub(crate) fn head(&mut self, status: u16, headers: &HeaderMap) {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        self.status = status;
+        self.headers = headers::recordable(headers);
+        self.copy = Some(self.asked.shared.copy(header("content-encoding")));
+        self.streamed = header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+    }
+
+    /// It will be our own, because none came.
+    pub(crate) fn failed(&mut self, reason: String) {
+        self.failed = Some(reason);
+    }
+
+    /// A piece goes by. Returns whether it holds the end of what the model says.
+    pub(crate) fn piece(&mut self, piece: &[u8]) -> bool {
+        let after = self.asked.micros();
+        self.first_byte.get_or_insert(after);
+        let Some(copy) = &mut self.copy else { return false };
+        copy.push(after, piece);
+        if !self.streamed || self.said_all {
+            return self.said_all;
+        }
+        let wire = self.asked.head.wire;
+        self.said_all = match (wire, copy.completed_events()) {
+            (Some(wire), Some(events)) => meaning::is_last(wire, events) && ends(wire, events),
+            _ => false,
+        };
+        self.said_all
+    }
+
+    /// There will be no more of it for the body is at its end.
+    pub(crate) fn at_end(&mut self) {
+        self.said_all = true;
+    }
+
+    /// Tells the sink. What it returns is ready when the sink is.
+    pub(crate) fn tell(mut self, ended: Ended) -> oneshot::Receiver<()> {
+        self.tell_now(ended)
+    }
+
+    fn tell_now(&mut self, ended: Ended) -> oneshot::Receiver<()> {
+        let (done, wait) = oneshot::channel();
+        let Some(copy) = self.copy.take() else { return wait };
+        let ended = match self.failed.take() {
+            Some(reason) => Ended::Failed(reason),
+            None => ended,
+        };
+        let shared = &self.asked.shared;
+        count(&shared.counts.exchanges);
+        match &ended {
+            Ended::Complete => {}
+            Ended::Cancelled => count(&shared.counts.cancelled),
+            Ended::CutOff(_) => count(&shared.counts.cut_off),
+            Ended::Failed(_) => count(&shared.counts.failed),
+        }
+        shared.counts.running.fetch_sub(1, Ordering::Relaxed);
+        let asked = Arc::clone(&self.asked);
+        let headers = std::mem::take(&mut self.headers);
+        let (status, first_byte, took) = (self.status, self.first_byte, self.asked.micros());
+        let request = { async move { (asked.request().await, asked) } };
+        shared.beside(request, move |shared, (request, asked)| {
+            // Without a request the runtime is ending, and nobody can be told.
+            let Some((request, _share)) = request else { return };
+            let text = copy.text();
+            let headers = headers::about_the_message(&headers, text.decoded);
+            let _share_of_answer = text.share;
+            let response = Response {
+                status,
+                headers,
+                body: text.body,
+                chunks: text.chunks,
+                ended,
+                first_byte,
+                took,
+                left_out: text.left_out,
+            };
+            let exchange = Exchange { id: asked.id.clone(), request, response };
+            shared.tell(|sink| sink.ended(&asked.id, &exchange));
+            // Whoever waited may be gone.
+            let _ = done.send(());
+        });
+        wait
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let ended = if self.said_all {
+            Ended::Complete
+        } else if self.asked.shared.ending.load(Ordering::Relaxed) {
+            Ended::CutOff("the proxy was ended while the answer was coming".to_owned())
+        } else {
+            Ended::Cancelled
+        };
+        drop(self.tell_now(ended));
+    }
+}
+
+/// Whether these events really end an answer; `is_last` only says that they look like it. What comes after the sink was told
+/// is not recorded, so this has to be sure: a chunk with a finish reason may be followed by the usage (Chat), and every chunk
+/// may have one (Gemini).
+fn ends(wire: Wire, events: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(events).into_owned();
+    match wire {
+        Wire::Messages | Wire::Responses => {
+            let response = Response {
+                status: 200,
+                headers: Vec::new(),
+                body: text,
+                chunks: Default::default(),
+                ended: Ended::Complete,
+                first_byte: None,
+                took: 0,
+                left_out: 0,
+            };
+            meaning::answered(wire, &response).complete
+        }
+        Wire::Chat => sse::events(&text).iter().any(|event| event.data.trim() == "[DONE]"),
+        Wire::Gemini => false,
+    }
+}

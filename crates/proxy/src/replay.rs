@@ -1,0 +1,139 @@
+//! Giving a recorded answer: the same pieces in the same order, at once or as they came, with the same end.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, SizeHint};
+use stepback_exchange::{Ended, Response, Wire};
+use tokio::time::Sleep;
+
+use crate::Timing;
+use crate::body::AnswerBody;
+use crate::connect::AnyError;
+use crate::handle::{Given, given};
+use crate::recording::Recording;
+use crate::shared::Shared;
+
+/// Gives a recorded answer.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    wire: Option<Wire>,
+    mut recording: Option<Recording>,
+    response: Response,
+    timing: Timing,
+    arrived: Instant,
+) -> Given {
+    if let Ended::Failed(reason) = &response.ended {
+        if let Some(recording) = &mut recording {
+            recording.failed(reason.clone());
+        }
+        if response.body.is_empty() {
+            let message = format!("stepback proxy: no answer was recorded: {reason}");
+            return given(shared, wire, recording, 502, &message).await;
+        }
+    }
+    let body = RecordedBody::new(&response, timing, arrived);
+    if response.status == 0 {
+        // The agent went away before there was an answer, so there is none to give.
+        return Err("nothing was recorded before the connection ended".into());
+    }
+    if let (Timing::Real, Some((after, _))) = (timing, body.pieces.front()) {
+        tokio::time::sleep_until((arrived + *after).into()).await;
+    }
+    let mut builder = http::Response::builder().status(response.status);
+    for (name, value) in &response.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
+            && ![header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING].contains(&name)
+        {
+            builder = builder.header(name, value);
+        }
+    }
+    let answer = builder.body(body.boxed_unsync())?;
+    if let Some(recording) = &mut recording {
+        recording.head(response.status, answer.headers());
+    }
+    let (parts, body) = answer.into_parts();
+    let mut body = AnswerBody::new(shared, body, recording);
+    body.tell_if_empty().await;
+    Ok(http::Response::from_parts(parts, body))
+}
+
+/// A recorded body.
+struct RecordedBody {
+    pieces: VecDeque<(Duration, Bytes)>,
+    /// Why it breaks off after the last piece, if it does.
+    breaks: Option<String>,
+    arrived: Instant,
+    timing: Timing,
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// Its length is told beforehand: it is whole, and came in one piece.
+    sized: bool,
+}
+
+impl RecordedBody {
+    fn new(response: &Response, timing: Timing, arrived: Instant) -> Self {
+        let mut rest = Bytes::from(response.body.clone());
+        let mut pieces = VecDeque::new();
+        for chunk in &response.chunks.0 {
+            let bytes = usize::try_from(chunk.bytes).unwrap_or(usize::MAX).min(rest.len());
+            if bytes > 0 {
+                pieces.push_back((Duration::from_micros(chunk.after), rest.split_to(bytes)));
+            }
+        }
+        if !rest.is_empty() {
+            let after = pieces.back().map_or(Duration::ZERO, |(after, _)| *after);
+            pieces.push_back((after, rest));
+        }
+        let breaks = match &response.ended {
+            Ended::Complete | Ended::Failed(_) if response.left_out > 0 => {
+                Some("the rest of the answer was not recorded".to_owned())
+            }
+            Ended::Complete | Ended::Failed(_) => None,
+            Ended::Cancelled => Some("the agent went away here when it was recorded".to_owned()),
+            Ended::CutOff(reason) => Some(format!("it broke off here when it was recorded: {reason}")),
+        };
+        let sized = breaks.is_none() && pieces.len() <= 1;
+        Self { pieces, breaks, arrived, timing, waiting: None, sized }
+    }
+}
+
+impl Body for RecordedBody {
+    type Data = Bytes;
+    type Error = AnyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+        let this = &mut *self;
+        let Some((after, _)) = this.pieces.front() else {
+            return Poll::Ready(this.breaks.take().map(|why| Err(why.into())));
+        };
+        if this.timing == Timing::Real {
+            let moment = this.arrived + *after;
+            let waiting =
+                this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(moment.into())));
+            ready!(waiting.as_mut().poll(cx));
+            this.waiting = None;
+        }
+        Poll::Ready(this.pieces.pop_front().map(|(_, piece)| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty() && self.breaks.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.sized {
+            SizeHint::with_exact(self.pieces.iter().map(|(_, piece)| piece.len() as u64).sum())
+        } else {
+            SizeHint::default()
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The proxy as a whole: its socket, its thread, its end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::handle::handle;
+use crate::shared::{Shared, count};
+use crate::upstream::Routes;
+use crate::{Config, Listen, certificates, connect};
+
+/// How long an ending proxy waits for the sink.
+const SINK_AT_THE_END: Duration = Duration::from_secs(5);
+
+/// A running proxy. Dropped, it ends at once.
+pub struct Proxy {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    end: watch::Sender<Option<Duration>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a proxy did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Connections of agents.
+    pub connections: u64,
+    /// Requests, those that ask no model included.
+    pub requests: u64,
+    /// Exchanges that are not at their end.
+    pub running: u64,
+    /// Exchanges that are.
+    pub exchanges: u64,
+    /// Of these, without an answer.
+    pub failed: u64,
+    /// Of these, broken off by the model's side.
+    pub cut_off: u64,
+    /// Of these, given up by the agent.
+    pub cancelled: u64,
+    /// How often the last piece did not wait any longer for the sink.
+    pub sink_late: u64,
+    /// How often the sink panicked.
+    pub sink_panicked: u64,
+    /// Bytes of bodies that are kept now.
+    pub recorded_bytes: u64,
+}
+
+/// Starts a proxy on a thread of its own. It listens when this returns.
+pub fn start(config: Config) -> io::Result<Proxy> {
+    let Config { listen, upstreams, sink, answers, limits, certificates } = config;
+    let routes = Routes::parse(&upstreams)?;
+    let trust = certificates::trust(routes.any_https(), certificates.as_deref())?;
+    let here = !matches!(listen, Listen::Elsewhere(_));
+    let socket = match listen {
+        Listen::Addr(addr) if !addr.ip().is_loopback() => {
+            let text = format!(
+                "{addr} is not on this machine's loopback, and everybody who reaches it could use it"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Listen::Addr(addr) | Listen::Anywhere(addr) => TcpListener::bind(addr)?,
+        Listen::Socket(socket) | Listen::Elsewhere(socket) => socket,
+    };
+    let addr = socket.local_addr()?;
+    if here {
+        routes.refuse_loop(addr)?;
+    }
+    socket.set_nonblocking(true)?;
+    // One thread carries it all: there is little to do for each byte, and with more the first one came later (see the design
+    // note). What may block goes to threads beside it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .thread_name("proxy-sink")
+        .thread_keep_alive(Duration::from_secs(60))
+        .build()?;
+    let models = connect::models(trust, limits.connect);
+    let shared = Shared::new(sink, answers, limits, routes, models, runtime.handle().clone())?;
+    let (end, ended) = watch::channel(None);
+    let thread = {
+        let shared = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("proxy".to_owned())
+            .spawn(move || run(runtime, socket, &shared, ended))?
+    };
+    Ok(Proxy { addr, shared, end, thread: Some(thread) })
+}
+
+impl Proxy {
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// What an agent's base URL is set to, without a path.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Ends it: nothing new is taken in, running answers may finish for so long, the rest is broken off and recorded as such.
+    pub fn shutdown(mut self, patience: Duration) -> Stats {
+        self.stop(patience);
+        self.stats()
+    }
+
+    fn stop(&mut self, patience: Duration) {
+        self.end.send_replace(Some(patience));
+        if let Some(thread) = self.thread.take() {
+            // If it panicked there is nothing left to end.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+fn run(
+    runtime: Runtime,
+    socket: TcpListener,
+    shared: &Arc<Shared>,
+    ended: watch::Receiver<Option<Duration>>,
+) {
+    runtime.block_on(async {
+        let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
+        serve(socket, shared, ended).await;
+        // A sink that hangs does not keep the program from ending.
+        let _ = tokio::time::timeout(SINK_AT_THE_END, shared.all_told()).await;
+    });
+    runtime.shutdown_background();
+}
+
+async fn serve(
+    socket: tokio::net::TcpListener,
+    shared: &Arc<Shared>,
+    ended: watch::Receiver<Option<Duration>>,
+) {
+    let mut told = ended.clone();
+    let mut connections = JoinSet::new();
+    let patience = loop {
+        tokio::select! {
+            accepted = socket.accept() => match accepted {
+                Ok((stream, _)) => {
+                    count(&shared.counts.connections);
+                    connections.spawn(serve_one(stream, Arc::clone(shared), ended.clone()));
+                }
+                // Too many open files, as a rule: those that are open will be closed some time.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            },
+            Some(_) = connections.join_next() => {}
+            end = told.wait_for(Option::is_some) => break end.ok().and_then(|end| *end).unwrap_or_default(),
+        }
+    };
+    drop(socket);
+    let finished = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(patience, finished).await.is_err() {
+        shared.ending.store(true, Ordering::Relaxed);
+        connections.shutdown().await;
+    }
+}
+
+async fn serve_one(stream: TcpStream, shared: Arc<Shared>, mut ended: watch::Receiver<Option<Duration>>) {
+    // Without it pieces may come later; they come all the same.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+    let connection = http1::Builder::new()
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    // How a connection ends is known to its exchanges.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = ended.wait_for(Option::is_some) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}

@@ -1,0 +1,226 @@
+//! Where the models are, and which of them a request is for.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Uri};
+use stepback_exchange::Wire;
+
+/// Addresses of models, `http://` or `https://`, with the path that every request's path is put behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upstreams {
+    /// For what has no address of its own here.
+    pub default: Option<String>,
+    /// For Anthropic Messages.
+    pub messages: Option<String>,
+    /// For OpenAI Chat Completions.
+    pub chat: Option<String>,
+    /// For OpenAI Responses.
+    pub responses: Option<String>,
+    /// For Gemini.
+    pub gemini: Option<String>,
+}
+
+/// One address, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Target {
+    scheme: Scheme,
+    authority: Authority,
+    base: String,
+    /// How it is called in messages.
+    pub(crate) shown: String,
+}
+
+impl Target {
+    pub(crate) fn parse(url: &str) -> io::Result<Self> {
+        let wrong = |why: &str| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{why}; it must be like https://HOST/PATH"))
+        };
+        let uri: Uri = url.trim().parse().map_err(|_| wrong("the address of the model is not a URL"))?;
+        let parts = uri.into_parts();
+        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
+            return Err(wrong("the address of the model is not complete"));
+        };
+        if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
+            return Err(wrong("the address of the model begins with neither http:// nor https://"));
+        }
+        if authority.as_str().contains('@') {
+            return Err(wrong(
+                "the address of the model holds a password, which belongs into the agent's settings",
+            ));
+        }
+        let path = parts.path_and_query.as_ref().map_or("", PathAndQuery::path);
+        let base = path.trim_end_matches('/').to_owned();
+        let shown = format!("{scheme}://{authority}");
+        Ok(Self { scheme, authority, base, shown })
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    fn port(&self) -> u16 {
+        self.authority.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+    }
+
+    /// The whole address for a path and query.
+    pub(crate) fn uri(&self, path: &str) -> Result<Uri, http::Error> {
+        let path = if path == "*" || self.base.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{}{path}", self.base)
+        };
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(PathAndQuery::try_from(path)?)
+            .build()
+    }
+
+    /// Whether this is the place where the proxy itself listens.
+    fn is_at(&self, addr: SocketAddr) -> bool {
+        if self.port() != addr.port() {
+            return false;
+        }
+        let host = self.authority.host().trim_matches(['[', ']']);
+        let found = (host, self.port()).to_socket_addrs();
+        found.into_iter().flatten().any(|there| {
+            there.ip() == addr.ip()
+                || (there.ip().is_unspecified() && is_local(addr.ip()))
+                || (addr.ip().is_unspecified() && is_local(there.ip()))
+        })
+    }
+}
+
+fn is_local(ip: IpAddr) -> bool {
+    ip.is_loopback() || ip.is_unspecified()
+}
+
+/// All addresses, taken apart.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    default: Option<Target>,
+    by_wire: Vec<(Wire, Target)>,
+}
+
+impl Routes {
+    pub(crate) fn parse(upstreams: &Upstreams) -> io::Result<Self> {
+        let parse = |url: &Option<String>| url.as_deref().map(Target::parse).transpose();
+        let mut by_wire = Vec::new();
+        for wire in Wire::ALL {
+            let url = match wire {
+                Wire::Messages => &upstreams.messages,
+                Wire::Chat => &upstreams.chat,
+                Wire::Responses => &upstreams.responses,
+                Wire::Gemini => &upstreams.gemini,
+            };
+            if let Some(target) = parse(url)? {
+                by_wire.push((wire, target));
+            }
+        }
+        Ok(Self { default: parse(&upstreams.default)?, by_wire })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Target> {
+        self.default.iter().chain(self.by_wire.iter().map(|(_, target)| target))
+    }
+
+    pub(crate) fn any_https(&self) -> bool {
+        self.all().any(Target::is_https)
+    }
+
+    /// Fails if one of them is the proxy itself.
+    pub(crate) fn refuse_loop(&self, addr: SocketAddr) -> io::Result<()> {
+        match self.all().find(|target| target.is_at(addr)) {
+            None => Ok(()),
+            Some(target) => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "the proxy would ask itself: it listens at {addr}, and {} is its model",
+                    target.shown
+                ),
+            )),
+        }
+    }
+
+    /// The one that a request is for.
+    pub(crate) fn find(&self, wire: Option<Wire>, path: &str, headers: &HeaderMap) -> Option<&Target> {
+        let wire = wire.or_else(|| akin(path, headers));
+        let own = wire.and_then(|wire| self.by_wire.iter().find(|(known, _)| *known == wire));
+        let only = || if self.by_wire.len() == 1 { self.by_wire.first() } else { None };
+        own.map(|(_, target)| target).or(self.default.as_ref()).or_else(|| only().map(|(_, target)| target))
+    }
+}
+
+/// The wire that a request belongs to which asks no model: a count of tokens, a list of models.
+fn akin(path: &str, headers: &HeaderMap) -> Option<Wire> {
+    let mut path = path.split('?').next().unwrap_or_default();
+    while let Some((above, _)) = path.rsplit_once('/') {
+        if let Some(wire) = Wire::of("POST", above) {
+            return Some(wire);
+        }
+        path = above;
+    }
+    if headers.contains_key("anthropic-version") {
+        Some(Wire::Messages)
+    } else if headers.contains_key("x-goog-api-key") {
+        Some(Wire::Gemini)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_put_behind_the_base() {
+        let uri = |base: &str, path: &str| Target::parse(base).unwrap().uri(path).unwrap().to_string();
+        assert_eq!(uri("http://h:1/base", "/v1/messages?beta=true"), "http://h:1/base/v1/messages?beta=true");
+        assert_eq!(uri("http://h:1/base/", "/v1"), "http://h:1/base/v1");
+        assert_eq!(uri("https://h", "/"), "https://h/");
+        assert_eq!(uri("https://h", "//odd//path"), "https://h//odd//path");
+    }
+
+    #[test]
+    fn wrong_addresses_are_refused_with_the_form_they_should_have() {
+        for wrong in ["", "h", "/path", "ftp://h/", "http://user:pw@h/", "http://"] {
+            let error = Target::parse(wrong).unwrap_err().to_string();
+            assert!(error.contains("https://HOST/PATH"), "{wrong}: {error}");
+            assert!(!error.contains("pw"));
+        }
+    }
+
+    #[test]
+    fn requests_go_to_the_model_of_their_wire() {
+        let routes = Routes::parse(&Upstreams {
+            default: Some("http://default".into()),
+            messages: Some("http://messages".into()),
+            responses: Some("http://responses".into()),
+            ..Upstreams::default()
+        })
+        .unwrap();
+        let find = |wire, path: &str| routes.find(wire, path, &HeaderMap::new()).unwrap().shown.clone();
+        assert_eq!(find(Some(Wire::Messages), "/v1/messages"), "http://messages");
+        assert_eq!(find(None, "/v1/messages/count_tokens?beta=true"), "http://messages");
+        assert_eq!(find(None, "/v1/responses/r1/cancel"), "http://responses");
+        assert_eq!(find(None, "/v1/models"), "http://default");
+        assert_eq!(find(Some(Wire::Gemini), "/v1beta/models/m:generateContent"), "http://default");
+        let mut headers = HeaderMap::new();
+        headers.insert("anthropic-version", "1".parse().unwrap());
+        assert_eq!(routes.find(None, "/v1/models", &headers).unwrap().shown, "http://messages");
+    }
+
+    #[test]
+    fn the_proxy_does_not_ask_itself() {
+        let at = |url: &str, addr: &str| Target::parse(url).unwrap().is_at(addr.parse().unwrap());
+        assert!(at("http://127.0.0.1:4000", "127.0.0.1:4000"));
+        assert!(at("http://localhost:4000/x", "127.0.0.1:4000"));
+        assert!(at("http://0.0.0.0:4000", "127.0.0.1:4000"));
+        assert!(at("http://127.0.0.1:4000", "0.0.0.0:4000"));
+        assert!(!at("http://127.0.0.1:4001", "127.0.0.1:4000"));
+        assert!(!at("http://127.0.0.2:4000", "127.0.0.1:4000"));
+    }
+}
