@@ -1,6 +1,7 @@
 //! `stepback agent`
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,11 +13,14 @@ use stepback_agents::payload::{one_line, visible};
 use stepback_builtin::provider::{Dialect, Http, Post, ScriptError, Scripted};
 use stepback_builtin::{Happening, NAME, Options, Outcome, Provider, Why};
 use stepback_engine::{EngineError, Workspace};
+use stepback_exchange::Response;
 use stepback_exchange::prices::Prices;
 use stepback_model::conversation;
 use stepback_model::hash::Hash;
 use stepback_model::record::Step;
 use stepback_model::state::State;
+use stepback_proxy::Limits;
+use stepback_proxy::client::Client;
 
 use super::Answer;
 use crate::args::live::Agent;
@@ -168,9 +172,21 @@ fn server(
     Ok((Box::new(http), model))
 }
 
+/// The client that the proxy uses too: the same connections, the same trust.
+struct Direct(Client);
+
+impl Post for Direct {
+    fn post(&self, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Response, String> {
+        let mut on_chunk = |_: &[u8]| ControlFlow::Continue(());
+        self.0.post(url, headers, body, &mut on_chunk).map_err(|error| error.to_string())
+    }
+}
+
+/// A client that trusts what the person's other agents trust.
 fn transport() -> Result<Arc<dyn Post>, Failure> {
-    Err(Failure::new(Kind::Usage, "this build cannot ask a server yet")
-        .hint("--provider scripted FILE plays a script"))
+    let certificates = std::env::var_os("NODE_EXTRA_CA_CERTS").filter(|path| !path.is_empty());
+    let client = Client::new(Limits::default(), certificates.as_ref().map(Path::new))?;
+    Ok(Arc::new(Direct(client)))
 }
 
 /// What has to be said to have the same model answer again.

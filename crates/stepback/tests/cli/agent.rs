@@ -255,7 +255,7 @@ fn an_interruption_at_a_breakpoint_ends_it_too() {
     assert!(!world.path("ran").exists());
 }
 
-fn interrupt(child: &Child) {
+pub fn interrupt(child: &Child) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
 }
