@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use stepback_agents::transcript::{Message, Part, Role};
 use stepback_engine::recorder::{Asked, Conversation, Fresh, Turn};
 
+use crate::request;
+use crate::tools::ToolResult;
+
 /// One conversation with a model: that of the agent, or that of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct Dialogue {
@@ -122,15 +125,19 @@ pub fn messages<S: AsRef<str>>(lines: &[S]) -> Vec<Message> {
     lines.iter().enumerate().filter_map(read).collect()
 }
 
-/// The messages that recorded lines hold, for a conversation that goes on; an error if a model would not take them.
-pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Result<Vec<Value>, &'static str> {
-    let read = |line: &S| serde_json::from_str::<Value>(line.as_ref()).map_err(|_| "it is damaged");
-    let messages = lines.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    match messages.last() {
-        // A model that asked for a call wants to know what came of it.
-        Some(last) if calls(last).next().is_some() => Err("a call was going on"),
-        _ => Ok(messages),
+/// The messages that recorded lines hold, for a conversation that goes on; `None` if one of them is damaged. A model that
+/// asked for calls wants to know what came of them: if that was not said yet, it is told that nobody knows.
+pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Option<Vec<Value>> {
+    let read = |line: &S| serde_json::from_str::<Value>(line.as_ref()).ok();
+    let mut messages = lines.iter().map(read).collect::<Option<Vec<_>>>()?;
+    let unknown = ToolResult::bad("What came of this call is not known.");
+    let open: Vec<Value> = messages
+        .last()
+        .map_or_else(Vec::new, |last| calls(last).map(|call| request::result(call, &unknown)).collect());
+    if !open.is_empty() {
+        messages.push(json!({ "role": "user", "content": open }));
     }
+    Some(messages)
 }
 
 fn part(value: &Value) -> Part {
@@ -183,6 +190,16 @@ mod tests {
         let asked = talk.turn(&lines, "b");
         assert_eq!(asked.turn, Some(Turn { before: 2, id: Some("b".into()) }));
         assert!(!talk.turn(&lines, "c").settled);
+    }
+
+    #[test]
+    fn a_conversation_that_broke_off_can_go_on() {
+        let asks = asking("a").to_string();
+        let messages = resumable(&[&asks]).unwrap();
+        assert_eq!(messages[1]["content"][0]["tool_use_id"], "a");
+        let answered = messages[1].to_string();
+        assert_eq!(resumable(&[&asks, &answered]).unwrap(), messages, "what is known stays as it is");
+        assert_eq!(resumable(&["{"]), None);
     }
 
     #[test]

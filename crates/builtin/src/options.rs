@@ -82,8 +82,12 @@ pub struct Options<'a> {
     pub system: Option<String>,
     /// What it remembers.
     pub memory: Map<String, Value>,
+    /// What the session's environment says beside the tools: who answers, for one. No secrets.
+    pub environment: Map<String, Value>,
     /// The agent's own id of the session; drawn if not given.
     pub session: Option<String>,
+    /// Whether files are looked at before and after calls that can change something.
+    pub looks: bool,
     /// What calls do.
     pub tools: ToolPolicy<'a>,
     /// Most answers of the model in one conversation.
@@ -115,7 +119,9 @@ impl<'a> Options<'a> {
             history: Vec::new(),
             system: None,
             memory: Map::new(),
+            environment: Map::new(),
             session: None,
+            looks: true,
             tools: ToolPolicy::Real,
             max_turns: MAX_TURNS,
             max_steps: None,

@@ -1,10 +1,13 @@
 //! Who answers: a script, or a model behind an address.
 
+mod chat;
+mod http;
 mod scripted;
 
 use stepback_exchange::{Request, Response};
 use stepback_model::event::Trouble;
 
+pub use http::{Dialect, Http, Post};
 pub use scripted::{ScriptError, Scripted};
 
 /// Answers requests in the form of the Messages API. A rerun brings one that answers from a recording.

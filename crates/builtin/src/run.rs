@@ -111,11 +111,13 @@ fn last_words(dialogue: &Dialogue) -> String {
 impl Agent<'_, '_> {
     fn begin(&mut self, main: &Party) -> Result<(), EngineError> {
         let event = self.journal.event(StepKind::AgentStep, "session started");
+        let mut environment = std::mem::take(&mut self.options.environment);
+        environment.insert("tools".into(), json!(tools::ALL));
         let learned = Learned {
             directory: Some(self.journal.workspace.root.display().to_string()),
             model: Some(self.options.model.clone()),
             quiet: true,
-            environment: Some(json!({ "tools": tools::ALL })),
+            environment: Some(Value::Object(environment)),
             memory: self.remembered(),
             ..Learned::default()
         };

@@ -36,7 +36,7 @@ impl Agent<'_, '_> {
         let root = self.journal.workspace.root.clone();
         let worker = party.worker.as_deref();
         let summary = described(call);
-        let changes = tools::can_change(&call.tool);
+        let changes = self.options.looks && tools::can_change(&call.tool);
         let paths = tools::named_paths(&root, &call.tool, &call.input);
         let start = Event {
             key: Some(call.id.clone()),

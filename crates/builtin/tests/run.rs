@@ -14,7 +14,8 @@ use stepback_builtin::{
     Happening, NAME, Options, Outcome, Provider, ToolPolicy, ToolResult, Why, messages, run,
 };
 use stepback_engine::{Engine, Workspace};
-use stepback_exchange::{Chunks, Ended, Request, Response};
+use stepback_exchange::matching::{Found, Places, Recording};
+use stepback_exchange::{Chunks, Ended, Exchange, Request, Response};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::Trouble;
 use stepback_model::record::StepKind;
@@ -392,4 +393,70 @@ fn a_stopped_thought_is_an_interruption() {
         place.ask(&mut provider, |options| options.stop = stop)
     });
     assert_eq!(outcome.ended, Why::Interrupted);
+}
+
+/// A model that answers from what was recorded.
+struct Replay(Recording);
+
+impl Provider for Replay {
+    fn ask(&mut self, request: &Request) -> Result<Response, Trouble> {
+        match self.0.find(request) {
+            Found::Same(at) => Ok(self.0.exchanges()[at].response.clone()),
+            other => Err(Trouble { message: format!("{other:?}"), ..Trouble::default() }),
+        }
+    }
+}
+
+#[test]
+fn a_recorded_run_is_run_once_more_from_its_record() {
+    let script = json!({
+        "turns": [
+            { "calls": [
+                { "tool": "bash", "input": { "command": "pwd; echo 1 >> log" } },
+                { "tool": "remember", "input": { "key": "k", "value": "v" } },
+            ] },
+            { "calls": [{ "tool": "delegate", "input": { "worker": "w", "task": "t" } }] },
+            { "text": "finished" },
+        ],
+        "workers": { "w": [{ "calls": [{ "tool": "read", "input": { "path": "log" } }] }, { "text": "read" }] },
+    });
+    let (first, second) = (Place::new(), Place::new());
+    let recorded = first.play(&script, |_| ());
+    let steps = first.steps(&recorded);
+    let of_kind = |kind: StepKind| steps.iter().filter(move |stored| stored.checkpoint.step.kind == kind);
+    let answers = |call: &Option<String>| {
+        let end =
+            of_kind(StepKind::ModelEnd).find(|stored| stored.checkpoint.step.facts.call == *call).unwrap();
+        serde_json::from_value(first.detail(end)["output"].clone()).unwrap()
+    };
+    let exchanges = of_kind(StepKind::ModelStart).map(|stored| {
+        let call = &stored.checkpoint.step.facts.call;
+        let request = serde_json::from_value(first.detail(stored)["input"].clone()).unwrap();
+        Exchange { id: call.clone().unwrap(), request, response: answers(call) }
+    });
+    let places = Places {
+        recorded: vec![(first.root.clone(), "workspace")],
+        present: vec![(second.root.clone(), "workspace")],
+    };
+    let mut provider = Replay(Recording::new(exchanges.collect(), places));
+    let mut results: Vec<(Value, ToolResult)> = of_kind(StepKind::ToolEnd)
+        .map(|stored| first.detail(stored))
+        .map(|detail| (detail["input"].clone(), serde_json::from_value(detail["output"].clone()).unwrap()))
+        .collect();
+    let recall = move |_: &str, input: &Value| {
+        let at = results.iter().position(|(known, _)| known == input)?;
+        Some(results.remove(at).1)
+    };
+    let engine = second.engine();
+    let workspace = engine.workspace(&second.root).unwrap();
+    let mut watch = |_: Happening<'_>| ();
+    let options = Options {
+        prompt: Some("go".into()),
+        tools: ToolPolicy::Recorded(Box::new(recall)),
+        ..Options::new("scripted-1", &mut watch)
+    };
+    let again = run(&workspace, &mut provider, options).unwrap();
+    assert_eq!((again.ended, again.text, again.steps), (Why::Done, recorded.text.clone(), recorded.steps));
+    assert_eq!(second.kinds(&Outcome { session: again.session, ..recorded.clone() }), first.kinds(&recorded));
+    assert!(!second.root.join("log").exists(), "nothing was run");
 }

@@ -172,7 +172,7 @@ pub enum Command {
     Run(live::Run),
     /// Run the built-in agent, which is recorded without hooks
     #[command(
-        after_help = "The agent reads, writes and edits files, runs shell commands, lists, searches, and delegates to workers. Ctrl-C ends it in order, a second one at once.\n\nExamples:\n  stepback agent \"fix the failing test\"\n  stepback agent --provider openai-compatible --base-url http://localhost:11434/v1 --model qwen3 \"add a license header\"\n  stepback agent --provider scripted demo.json \"go\"\n  stepback agent --from tool:bash:last \"try it without the cache\""
+        after_help = "The agent reads, writes and edits files, runs shell commands, lists, searches, and delegates to workers. Ctrl-C ends it in order, a second one at once.\n\nExamples:\n  stepback agent \"fix the failing test\"\n  stepback agent --provider openai-compatible --model qwen3 \"add a license header\"\n  stepback agent --provider scripted demo.json \"go\"\n  stepback agent --from tool:bash:last \"try it without the cache\""
     )]
     Agent(live::Agent),
     /// Carry an agent's model calls, record them, or answer them from a recording

@@ -35,11 +35,13 @@ enum End {
 pub fn bash(root: &Path, given: &Given<'_>, limits: &Limits<'_>) -> Result<ToolResult, String> {
     let command = given.text("command")?;
     let seconds = given.number("timeout")?.unwrap_or(SECONDS).clamp(1, MOST_SECONDS);
-    let until = Instant::now() + Duration::from_secs(seconds);
+    let begun = Instant::now();
+    let until = begun + Duration::from_secs(seconds);
     let until = limits.deadline.map_or(until, |deadline| deadline.min(until));
     let (mut child, output) = start(root, command)?;
     let (text, ended) = listen(output);
     let end = wait(&mut child, until, limits);
+    let took = begun.elapsed().as_secs();
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // Nobody may be left in it; then there is nothing to end.
         let _ = kill_process_group(group, Signal::KILL);
@@ -54,7 +56,7 @@ pub fn bash(root: &Path, given: &Given<'_>, limits: &Limits<'_>) -> Result<ToolR
             (Some(code), _) => (format!("[exit code {code}]"), true),
             (None, signal) => (format!("[ended by signal {}]", signal.unwrap_or_default()), true),
         },
-        End::TimedOut => (format!("[ended after {seconds} seconds: it took too long]"), true),
+        End::TimedOut => (format!("[ended after {took} s: it took too long]"), true),
         End::Interrupted => ("[interrupted]".into(), true),
     };
     let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };

@@ -78,9 +78,12 @@ pub struct Agent {
     /// End after N answers of the model
     #[arg(long, value_name = "N", default_value_t = stepback_builtin::MAX_TURNS)]
     pub max_turns: u64,
-    /// Go on with the conversation as it was at this point
+    /// Go on with the conversation as it was at this point, in a new session
     #[arg(long, value_name = "POINT")]
     pub from: Option<String>,
+    /// Go on with a session: the beginning of its id, ours or the agent's
+    #[arg(long, value_name = "SESSION", conflicts_with = "from")]
+    pub session: Option<String>,
 }
 
 /// Breakpoints.

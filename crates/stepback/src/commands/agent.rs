@@ -1,20 +1,26 @@
 //! `stepback agent`
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::payload::{one_line, visible};
-use stepback_builtin::provider::{ScriptError, Scripted};
+use stepback_builtin::provider::{Dialect, Http, Post, ScriptError, Scripted};
 use stepback_builtin::{Happening, NAME, Options, Outcome, Provider, Why};
 use stepback_engine::{EngineError, Workspace};
+use stepback_exchange::Response;
 use stepback_exchange::prices::Prices;
 use stepback_model::conversation;
+use stepback_model::hash::Hash;
+use stepback_model::record::Step;
 use stepback_model::state::State;
+use stepback_proxy::Limits;
+use stepback_proxy::client::Client;
 
 use super::Answer;
 use crate::args::live::Agent;
@@ -25,6 +31,9 @@ use crate::settings::Settings;
 
 /// What a program that was interrupted exits with.
 const INTERRUPTED: u8 = 130;
+
+/// The model that is asked at Anthropic's if nobody names one.
+const ANTHROPIC_MODEL: &str = "claude-sonnet-4-5";
 
 /// Who answers, and what the person wants.
 struct Wish<'a> {
@@ -41,9 +50,10 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
     stepback_agents::record::take_in_quietly(&workspace)?;
-    let history = match &arguments.from {
-        Some(point) => history(context, &workspace, point)?,
-        None => Vec::new(),
+    let Begin { history, memory, session } = match (&arguments.from, &arguments.session) {
+        (Some(point), _) => at_point(context, &workspace, point)?,
+        (None, Some(session)) => of_session(&workspace, session)?,
+        (None, None) => Begin::default(),
     };
     let settings = Settings::load_or_default(Path::new(&context.store_path()));
     let prices = Prices::built_in();
@@ -57,8 +67,12 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
     let options = Options {
         prompt: Some(wish.prompt.to_string()),
         history,
+        memory,
+        session,
+        environment: origin(&wish, arguments),
         max_turns: arguments.max_turns,
         patience: settings.patience(),
+        looks: settings.get("checkpoint.calls") != 0,
         stop,
         price: &|model, usage| prices.cost(model, usage),
         ..Options::new(model, &mut watch)
@@ -124,29 +138,129 @@ fn provider(
             let model = arguments.model.clone().unwrap_or_else(|| scripted.model().to_string());
             Ok((Box::new(scripted), model))
         }
-        None => Err(Failure::new(
-            Kind::Usage,
-            format!("this build cannot ask the provider \"{}\" yet", wish.provider),
-        )
-        .hint("--provider scripted FILE plays a script")),
+        None => server(wish.provider, arguments, stop),
     }
 }
 
-/// The conversation of the built-in agent as it was at a point.
-fn history(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result<Vec<Value>, Failure> {
+/// A model behind an address.
+fn server(
+    name: &str,
+    arguments: &Agent,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Box<dyn Provider>, String), Failure> {
+    let usage = |what: String, hint: &str| Failure::new(Kind::Usage, what).hint(hint);
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (dialect, of_key, of_base) = match name {
+        "anthropic" => (Dialect::Anthropic, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        _ => (Dialect::Chat, "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    };
+    let (base, key) = (arguments.base_url.clone().or_else(|| set(of_base)), set(of_key));
+    if key.is_none() && base.is_none() {
+        return Err(usage(
+            format!("{of_key} is not set, so {name} cannot be asked"),
+            "set it, or name a server that needs no key with --base-url, or play a script with --provider scripted FILE",
+        ));
+    }
+    let model = match (&arguments.model, dialect) {
+        (Some(model), _) => model.clone(),
+        (None, Dialect::Anthropic) => ANTHROPIC_MODEL.to_string(),
+        (None, Dialect::Chat) => {
+            return Err(usage(format!("{name} needs to know which model"), "name it with --model"));
+        }
+    };
+    let http = Http::new(transport()?, dialect, base.as_deref(), key, stop.clone());
+    Ok((Box::new(http), model))
+}
+
+/// The client that the proxy uses too: the same connections, the same trust.
+struct Direct(Client);
+
+impl Post for Direct {
+    fn post(&self, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Response, String> {
+        let mut on_chunk = |_: &[u8]| ControlFlow::Continue(());
+        self.0.post(url, headers, body, &mut on_chunk).map_err(|error| error.to_string())
+    }
+}
+
+/// A client that trusts what the person's other agents trust.
+fn transport() -> Result<Arc<dyn Post>, Failure> {
+    let certificates = std::env::var_os("NODE_EXTRA_CA_CERTS").filter(|path| !path.is_empty());
+    let client = Client::new(Limits::default(), certificates.as_ref().map(Path::new))?;
+    Ok(Arc::new(Direct(client)))
+}
+
+/// What has to be said to have the same model answer again.
+fn origin(wish: &Wish<'_>, arguments: &Agent) -> Map<String, Value> {
+    let mut words = vec!["--provider".to_string(), wish.provider.to_string()];
+    if let Some(script) = &wish.script {
+        words.push(std::path::absolute(script).unwrap_or(script.clone()).display().to_string());
+    }
+    for (option, value) in [("--model", &arguments.model), ("--base-url", &arguments.base_url)] {
+        words.extend(value.iter().flat_map(|value| [option.to_string(), value.clone()]));
+    }
+    [("arguments".to_string(), json!(words))].into_iter().collect()
+}
+
+/// What an agent that goes on begins with.
+#[derive(Default)]
+struct Begin {
+    history: Vec<Value>,
+    memory: Map<String, Value>,
+    /// The session that goes on, if it is not a new one.
+    session: Option<String>,
+}
+
+impl Begin {
+    fn with(
+        workspace: &Workspace<'_>,
+        conversation: Option<Hash>,
+        memory: Option<Hash>,
+    ) -> Result<Self, Failure> {
+        let damaged = || Failure::new(Kind::Store, "the recorded conversation is damaged");
+        let lines = conversation::texts(workspace.store(), conversation).map_err(EngineError::from)?;
+        let memory = memory.map(|hash| stepback_model::json::load(workspace.store(), hash)).transpose();
+        let memory = match memory.map_err(|_| damaged())? {
+            Some(Value::Object(memory)) => memory,
+            _ => Map::new(),
+        };
+        Ok(Self { history: stepback_builtin::resumable(&lines).ok_or_else(damaged)?, memory, session: None })
+    }
+
+    fn at(workspace: &Workspace<'_>, step: &Step) -> Result<Self, Failure> {
+        let state = State::load(workspace.store(), step.state).map_err(EngineError::from)?;
+        Self::with(workspace, state.conversation, state.memory)
+    }
+}
+
+/// What the built-in agent knew at a point.
+fn at_point(context: &Context, workspace: &Workspace<'_>, point: &str) -> Result<Begin, Failure> {
     let target = context.resolve(workspace, point)?;
-    let store = workspace.store();
-    let session = store.session(target.checkpoint.step.session).map_err(EngineError::from)?;
+    let session = workspace.store().session(target.checkpoint.step.session).map_err(EngineError::from)?;
     if session.is_none_or(|session| session.agent != NAME) {
         return Err(Failure::new(Kind::Usage, format!("{point} is no step of the built-in agent"))
             .hint("\"stepback sessions --agent stepback\" lists its sessions"));
     }
-    let state = State::load(store, target.checkpoint.step.state).map_err(EngineError::from)?;
-    let lines = conversation::texts(store, state.conversation).map_err(EngineError::from)?;
-    stepback_builtin::resumable(&lines).map_err(|what| {
-        Failure::new(Kind::Nothing, format!("the conversation cannot go on from {point}: {what}"))
-            .hint("the beginning of a call and the end of a session are good points to go on from")
-    })
+    Begin::at(workspace, &target.checkpoint.step)
+}
+
+/// What a session of the built-in agent knows; if it was only prepared by a rewind or a branch, what was known where it comes
+/// from.
+fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Failure> {
+    let session = workspace.find_session(session)?;
+    if session.agent != NAME {
+        return Err(Failure::new(Kind::Usage, format!("{} is another agent's session", session.id.short()))
+            .hint("\"stepback sessions --agent stepback\" lists those of the built-in agent"));
+    }
+    let from = session.info.forked_from.filter(|_| session.info.tip.is_none());
+    let begin = match from {
+        Some((_, step)) => {
+            let stored = workspace.store().step(step).map_err(EngineError::from)?;
+            let gone = || Failure::new(Kind::Nothing, "the step that the session comes from is gone");
+            Begin::at(workspace, &stored.ok_or_else(gone)?.checkpoint.step)?
+        }
+        None => Begin::with(workspace, session.info.tip, session.info.slots.memory)?,
+    };
+    Ok(Begin { session: session.info.external, ..begin })
 }
 
 /// Says what happens, as it happens. A reader that goes away does not end the agent.

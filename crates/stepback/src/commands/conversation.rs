@@ -71,6 +71,9 @@ pub fn plan_at(
     prompt: Option<&str>,
 ) -> Result<Planned, Failure> {
     let session = session_of(workspace, target)?;
+    if session.agent == stepback_builtin::NAME {
+        return built_in(context, workspace, session, target, cwd, prompt);
+    }
     let agent = Agent::parse(&session.agent).ok_or_else(|| {
         Failure::new(
             Kind::Usage,
@@ -113,6 +116,42 @@ pub fn plan_at(
         mode: prompt.filter(|prompt| !prompt.is_empty()).map_or(Mode::Interactive, Mode::Prompt),
     };
     let fork = fork::plan(&source, &wish).map_err(|error| cannot(&error, target))?;
+    Ok(Planned { session, target: target.clone(), fork })
+}
+
+/// The built-in agent needs nothing written: it finds its conversation in the store.
+fn built_in(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    session: Session,
+    target: &StoredCheckpoint,
+    cwd: Option<&Path>,
+    prompt: Option<&str>,
+) -> Result<Planned, Failure> {
+    let store = workspace.store();
+    let tip = State::load(store, target.checkpoint.step.state).map_err(EngineError::from)?.conversation;
+    let kept = conversation::len(store, tip).map_err(EngineError::from)?;
+    let env = session.info.slots.env.and_then(|hash| stepback_model::json::load(store, hash).ok());
+    let words = env.and_then(|env| serde_json::from_value(env["arguments"].clone()).ok());
+    let id = stepback_model::ids::SessionId::from_bytes(context.fresh_id()).to_string();
+    let mut command: Vec<String> = vec![stepback_builtin::NAME.into()];
+    let usual = context::default_store().ok().and_then(|dir| std::path::absolute(dir).ok());
+    if usual.is_none_or(|dir| dir.display().to_string() != context.store_path()) {
+        command.extend(["--store".into(), context.store_path()]);
+    }
+    command.extend(["agent".into(), "--session".into(), id.clone()]);
+    command.extend::<Vec<String>>(words.unwrap_or_default());
+    command.push("--".into());
+    command.push(prompt.filter(|prompt| !prompt.is_empty()).unwrap_or("Go on.").to_string());
+    let fork = Fork {
+        session: id,
+        kept: usize::try_from(kept).unwrap_or(usize::MAX),
+        writes: Vec::new(),
+        prepare: None,
+        command,
+        cwd: cwd.unwrap_or(&workspace.root).to_path_buf(),
+        note: None,
+    };
     Ok(Planned { session, target: target.clone(), fork })
 }
 
@@ -199,6 +238,9 @@ pub fn go_on(context: &Context, continued: &Continued, run: bool) -> Answer {
         return DONE;
     }
     let Some((program, arguments)) = continued.ready.command.split_first() else { return DONE };
+    // The built-in agent is this very program, wherever it is.
+    let own = (program == stepback_builtin::NAME).then(std::env::current_exe).and_then(Result::ok);
+    let program = own.unwrap_or_else(|| program.into());
     let status = Command::new(program).args(arguments).current_dir(&continued.ready.cwd).status().map_err(
         |error| {
             Failure::new(Kind::System, format!("cannot run {command}: {error}"))

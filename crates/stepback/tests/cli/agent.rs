@@ -255,7 +255,7 @@ fn an_interruption_at_a_breakpoint_ends_it_too() {
     assert!(!world.path("ran").exists());
 }
 
-fn interrupt(child: &Child) {
+pub fn interrupt(child: &Child) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
 }
@@ -278,6 +278,68 @@ fn a_conversation_goes_on_from_an_earlier_point() {
     let told = last_question(&world);
     assert!(told.contains("echo 1") && !told.contains("echo 2"), "{told}");
     world.run(["agent", "--script", &path, "--from", "@-100", "x"]).exits(3);
+}
+
+#[test]
+fn files_and_conversation_go_back_together_and_on_from_there() {
+    let world = world();
+    let turns = [
+        json!({ "calls": [{ "tool": "remember", "input": { "key": "port", "value": "8080" } }] }),
+        json!({ "calls": [bash("echo 1 > one")] }),
+        json!({ "calls": [bash("echo 2 > two")] }),
+        json!({ "text": "end" }),
+    ];
+    let when = json!([{ "says": "-differently", "turns": [{ "calls": [bash("echo d > other")] }, { "text": "other end" }] }]);
+    let path = script(&world, &json!({ "turns": turns, "when": when }));
+    end(start(&world, &path), 0);
+    let first = items(&world.json(["sessions"]))[0]["id"].clone();
+    let ran = world.ok(["rewind", "tool:bash:last", "--both", "--resume=-differently", "--yes"]);
+    assert!(ran.out.contains("other end"), "{}", ran.out);
+    assert!(world.path("one").exists() && world.path("other").exists() && !world.path("two").exists());
+    let sessions = items(&world.json(["sessions"]));
+    assert_eq!((sessions.len(), &sessions[0]["forked_from"][0]), (2, &first), "{sessions:?}");
+    assert_eq!(world.json(["inspect", "memory"]), json!({ "port": "8080" }));
+    let told = last_question(&world);
+    assert!(told.contains("echo 1") && !told.contains("echo 2"), "{told}");
+    // And once more in the same session.
+    let id = sessions[0]["id"].as_str().unwrap();
+    let said = world.json(["agent", "--script", &path, "--session", id, "anything else?"]);
+    assert_eq!(
+        (&said["session"], &said["text"]),
+        (&sessions[0]["id"], &json!("The script has no more turns."))
+    );
+}
+
+#[test]
+fn a_branch_goes_on_in_a_directory_of_its_own() {
+    let world = world();
+    let turns = [json!({ "calls": [bash("echo 1 > one")] }), json!({ "text": "end" })];
+    let when = json!([{ "says": "differently", "turns": [{ "calls": [bash("echo d > other")] }, { "text": "other end" }] }]);
+    let path = script(&world, &json!({ "turns": turns, "when": when }));
+    end(start(&world, &path), 0);
+    let tree = world.root().join("tree");
+    let words =
+        ["branch", "create", "other", "--from", "tool:bash:last", "--worktree", tree.to_str().unwrap()];
+    let ran = world.ok(words.iter().chain(&["--resume", "differently"]));
+    assert!(ran.out.contains("other end"), "{}", ran.out);
+    assert!(tree.join("other").exists() && !tree.join("one").exists());
+    assert!(world.path("one").exists() && !world.path("other").exists());
+}
+
+#[test]
+fn a_model_without_a_key_cannot_be_asked() {
+    let world = world();
+    for (words, missing) in [
+        (&["agent", "go"][..], "ANTHROPIC_API_KEY"),
+        (&["agent", "--provider", "openai-compatible", "--model", "m", "go"], "OPENAI_API_KEY"),
+        (
+            &["agent", "--provider", "openai-compatible", "--base-url", "http://127.0.0.1:1/v1", "go"],
+            "which model",
+        ),
+    ] {
+        let ran = world.run(words).exits(2);
+        assert!(ran.err.contains(missing) && ran.err.contains("Hint:"), "{}", ran.err);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod agent;
+mod agent_http;
 mod bisect;
 mod compares;
 mod concurrency;

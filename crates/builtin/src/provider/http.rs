@@ -1,0 +1,194 @@
+//! A model behind an address: Anthropic's own, or any server that speaks Chat Completions.
+//!
+//! The key goes with the request and nowhere else; what is recorded never held it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use serde_json::Value;
+use stepback_exchange::{Chunks, Request, Response};
+use stepback_model::event::Trouble;
+
+use super::{Provider, chat};
+use crate::request::WORKER;
+
+/// How often it is looked whether the answer is still wanted.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Sends a body to an address and gives back what came, or why nothing did.
+pub trait Post: Send + Sync {
+    /// Sends it.
+    fn post(&self, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Response, String>;
+}
+
+/// What a server speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// The Messages API.
+    Anthropic,
+    /// Chat Completions.
+    Chat,
+}
+
+impl Dialect {
+    /// Where its servers are if nobody says otherwise.
+    pub fn address(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::Chat => "https://api.openai.com/v1",
+        }
+    }
+}
+
+/// Asks a server.
+pub struct Http {
+    post: Arc<dyn Post>,
+    dialect: Dialect,
+    url: String,
+    key: Option<String>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Http {
+    /// A server at `base`, or at the dialect's own address. The answer is no longer waited for when `stop` is set.
+    pub fn new(
+        post: Arc<dyn Post>,
+        dialect: Dialect,
+        base: Option<&str>,
+        key: Option<String>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let base = base.unwrap_or(dialect.address()).trim_end_matches('/');
+        let url = match dialect {
+            // People write it with and without the version.
+            Dialect::Anthropic => format!("{}/v1/messages", base.trim_end_matches("/v1")),
+            Dialect::Chat => format!("{base}/chat/completions"),
+        };
+        Self { post, dialect, url, key, stop }
+    }
+
+    fn headers(&self, request: &Request) -> Vec<(String, String)> {
+        let known = request.headers.iter().filter(|(name, _)| match self.dialect {
+            Dialect::Anthropic => name != WORKER,
+            Dialect::Chat => name == "content-type",
+        });
+        let mut headers: Vec<(String, String)> = known.cloned().collect();
+        headers.extend(self.key.as_ref().map(|key| match self.dialect {
+            Dialect::Anthropic => ("x-api-key".to_string(), key.clone()),
+            Dialect::Chat => ("authorization".to_string(), format!("Bearer {key}")),
+        }));
+        headers
+    }
+}
+
+impl Provider for Http {
+    fn ask(&mut self, request: &Request) -> Result<Response, Trouble> {
+        let body = match self.dialect {
+            Dialect::Anthropic => request.body.to_string(),
+            Dialect::Chat => chat::question(&request.body).to_string(),
+        };
+        let (post, url, headers) = (self.post.clone(), self.url.clone(), self.headers(request));
+        let (done, answer) = mpsc::channel();
+        // In a thread of its own, because a model can take minutes and the person may not want to wait.
+        std::thread::spawn(move || {
+            let headers: Vec<(&str, &str)> =
+                headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let _ = done.send(post.post(&url, &headers, body.into_bytes()));
+        });
+        let trouble = |name: &str, message: String| Trouble {
+            name: Some(name.to_string()),
+            message,
+            ..Trouble::default()
+        };
+        let response = loop {
+            match answer.recv_timeout(GLANCE) {
+                Ok(response) => break response.map_err(|error| trouble("unreachable", error))?,
+                Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => {}
+                Err(RecvTimeoutError::Timeout) => return Err(trouble("interrupted", "interrupted".into())),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(trouble("unreachable", "the request was lost".into()));
+                }
+            }
+        };
+        Ok(match self.dialect {
+            Dialect::Anthropic => response,
+            Dialect::Chat => translated(response),
+        })
+    }
+}
+
+/// An answer of Chat Completions as one of the Messages API. How it arrived piece by piece is not kept: the pieces are others.
+fn translated(response: Response) -> Response {
+    let Ok(body) = serde_json::from_str::<Value>(&response.body) else { return response };
+    let body = chat::answer(&body).to_string();
+    let mut chunks = Chunks::default();
+    chunks.push(response.took, body.len() as u64);
+    Response { body, chunks, ..response }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+    use stepback_exchange::Ended;
+
+    use super::*;
+    use crate::request;
+
+    type Sent = (String, Vec<(String, String)>, Value);
+
+    /// A server that always says the same and remembers what it was asked.
+    struct Server(Value, Mutex<Vec<Sent>>);
+
+    impl Post for Server {
+        fn post(&self, url: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Result<Response, String> {
+            let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let body = serde_json::from_slice(&body).unwrap();
+            self.1.lock().unwrap().push((url.to_string(), headers, body));
+            Ok(Response {
+                status: 200,
+                headers: Vec::new(),
+                body: self.0.to_string(),
+                chunks: Chunks::default(),
+                ended: Ended::Complete,
+                first_byte: None,
+                took: 1,
+                left_out: 0,
+            })
+        }
+    }
+
+    fn ask(dialect: Dialect, base: Option<&str>, said: Value) -> (request::Answer, Sent) {
+        let server = Arc::new(Server(said, Mutex::default()));
+        let mut http = Http::new(server.clone(), dialect, base, Some("k".into()), Arc::default());
+        let request = request::request("m", "", &[json!({ "role": "user", "content": "go" })], Some("w c"));
+        let answer = request::read(&http.ask(&request).unwrap()).unwrap();
+        let sent = server.1.lock().unwrap().remove(0);
+        (answer, sent)
+    }
+
+    #[test]
+    fn anthropic_is_asked_as_it_is() {
+        let said = json!({ "type": "message", "content": [{ "type": "text", "text": "hello" }] });
+        let (answer, (url, headers, body)) = ask(Dialect::Anthropic, None, said.clone());
+        assert_eq!((answer.text.as_str(), url.as_str()), ("hello", "https://api.anthropic.com/v1/messages"));
+        assert!(headers.contains(&("x-api-key".into(), "k".into())));
+        assert!(headers.iter().any(|(name, _)| name == "anthropic-version"));
+        assert!(!headers.iter().any(|(name, _)| name == WORKER), "that is between us");
+        assert_eq!(body["messages"][0]["content"], "go");
+        let (_, (url, ..)) = ask(Dialect::Anthropic, Some("http://localhost:1/v1/"), said);
+        assert_eq!(url, "http://localhost:1/v1/messages");
+    }
+
+    #[test]
+    fn others_are_asked_in_their_own_words() {
+        let said = json!({ "choices": [{ "message": { "content": "hello" } }] });
+        let (answer, (url, headers, body)) = ask(Dialect::Chat, Some("http://localhost:1/v1"), said);
+        assert_eq!((answer.text.as_str(), url.as_str()), ("hello", "http://localhost:1/v1/chat/completions"));
+        assert!(headers.contains(&("authorization".into(), "Bearer k".into())));
+        assert_eq!(body["messages"][0]["role"], "user");
+    }
+}
