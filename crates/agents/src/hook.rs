@@ -24,7 +24,7 @@ use crate::agent::Agent;
 use crate::answer::Answer;
 use crate::inbox::{self, Note};
 use crate::payload::{self, Gate, Seen};
-use crate::policy::Policy;
+use crate::policy::{self, Policy};
 use crate::record;
 use crate::stopping::{Passing, Verdict};
 
@@ -243,7 +243,15 @@ impl Hook<'_> {
         let Some(policy) = self.policy.filter(|_| seen.gate == Gate::Before) else { return Ok(None) };
         let paths = record::relative(workspace, seen);
         let tool = seen.event.tool.as_deref().unwrap_or_default();
-        let Some(reason) = policy.refusal(self.agent, tool, &paths) else { return Ok(None) };
+        let changes = seen.effect == Effect::Before;
+        let reason = match policy.refusal(self.agent, tool, &paths) {
+            None if changes && policy.tools == policy::Tools::Recorded => {
+                let input = seen.event.input.clone().unwrap_or_default();
+                policy::stand_in(policy, workspace, tool, &input)?
+            }
+            None => return Ok(None),
+            Some(reason) => reason,
+        };
         record::refused(workspace, &seen.event, &reason, self.env.now())?;
         Ok(Some(Answer { deny: Some(reason), ..Answer::default() }))
     }

@@ -3,9 +3,18 @@
 //! A rerun runs unattended. Behind a fence, calls can do no harm elsewhere; without one, whatever could is refused here. The
 //! person may also want no tool to run at all, or none to run for real.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::ids::SessionId;
+use stepback_model::json;
+use stepback_model::record::StepKind;
+use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::Agent;
 use crate::tools;
@@ -35,6 +44,10 @@ pub struct Policy {
     pub root: PathBuf,
     /// Whether namespaces keep calls from doing anything elsewhere.
     pub fenced: bool,
+    /// The workspace whose recorded calls are put in place, if calls do not run.
+    pub original: Option<PathBuf>,
+    /// The session that is done again.
+    pub session: SessionId,
 }
 
 impl Policy {
@@ -49,7 +62,7 @@ impl Policy {
         if self.tools == Tools::Deny && changes {
             return Some("this is a rerun in which tools that change something do not run".to_owned());
         }
-        if self.fenced || !changes {
+        if self.fenced || !changes || self.tools == Tools::Recorded {
             return None;
         }
         if paths.is_empty() {
@@ -67,12 +80,77 @@ impl Policy {
     }
 }
 
+/// Does to the files of `scratch` what the same call did when it was recorded, and says what the agent is told instead of a
+/// result. The model hears what it heard then: whoever carries its calls sees to that.
+pub fn stand_in(
+    policy: &Policy,
+    scratch: &Workspace<'_>,
+    tool: &str,
+    input: &Value,
+) -> Result<String, EngineError> {
+    let Some(root) = &policy.original else { return Ok(UNKNOWN.to_owned()) };
+    let original = scratch.engine.known_workspace(root)?;
+    let calls = Query { session: Some(policy.session), ..Query::default() };
+    let mut steps = original.store().steps(original.record.id, &calls)?;
+    steps.sort_by_key(|stored| stored.checkpoint.step.number);
+    let (then, now) = (root.display().to_string(), policy.root.display().to_string());
+    let wanted = input.to_string().replace(&now, &then);
+    let used = used(scratch)?;
+    for start in &steps {
+        let step = &start.checkpoint.step;
+        let is_call = step.kind == StepKind::ToolStart && step.facts.tool.as_deref() == Some(tool);
+        if !is_call || used.contains(&step.number) {
+            continue;
+        }
+        let detail = step.facts.detail.map(|hash| json::load(original.store(), hash)).transpose();
+        let detail = detail.map_err(|error| EngineError::Input(error.to_string()))?.unwrap_or_default();
+        if detail["input"].to_string() != wanted {
+            continue;
+        }
+        let ends = |other: &&StoredCheckpoint| {
+            let other = &other.checkpoint.step;
+            other.kind == StepKind::ToolEnd
+                && other.facts.call == step.facts.call
+                && other.number > step.number
+        };
+        let Some(end) = steps.iter().find(ends) else { continue };
+        use_up(scratch, step.number)?;
+        let (before, after) = (original.state_of(start)?, original.state_of(end)?);
+        return Ok(match original.carry_over(&before, &after, &scratch.root)? {
+            true => "this is a rerun: what the call did when it was recorded was put in place".to_owned(),
+            false => {
+                "this is a rerun, and what the call did when it was recorded does not fit any more".to_owned()
+            }
+        });
+    }
+    Ok(UNKNOWN.to_owned())
+}
+
+const UNKNOWN: &str = "this is a rerun, and this call was not made when it was recorded";
+const USED: &str = "recorded-calls-used";
+
+/// The calls that stood in for one already: an agent may make the same call twice.
+fn used(scratch: &Workspace<'_>) -> Result<Vec<u64>, EngineError> {
+    let file = scratch.cache_dir()?.map(|dir| dir.join(USED));
+    let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+fn use_up(scratch: &Workspace<'_>, number: u64) -> Result<(), EngineError> {
+    let Some(dir) = scratch.cache_dir()? else { return Ok(()) };
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o600).open(dir.join(USED));
+    file.and_then(|mut file| writeln!(file, "{number}"))
+        .map_err(|error| EngineError::Input(format!("cannot note which calls were used: {error}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn policy(tools: Tools, fenced: bool) -> Policy {
-        Policy { tools, root: "/scratch".into(), fenced }
+        let session = SessionId::from_bytes([1; 16]);
+        Policy { tools, root: "/scratch".into(), fenced, original: None, session }
     }
 
     #[test]

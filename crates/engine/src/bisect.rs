@@ -13,12 +13,9 @@ use std::path::{Path, PathBuf};
 
 use stepback_model::state::State;
 use stepback_worktree::WorktreeError;
-use stepback_worktree::apply::{Applier, Outcome};
 
-use crate::diff;
-use crate::direct::direct;
 use crate::error::EngineError;
-use crate::workspace::{StoreSource, Workspace};
+use crate::workspace::Workspace;
 
 /// What a probe found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,7 +115,7 @@ impl<'w> Scratch<'w> {
     /// results; what it changed of the files themselves does not.
     pub fn become_state(&mut self, state: &State) -> Result<(), EngineError> {
         let updated = match self.at.take() {
-            Some(from) => !self.is_spoilt()? && self.update(&from, state)?,
+            Some(from) => !self.is_spoilt()? && self.workspace.carry_over(&from, state, &self.dir)?,
             None => false,
         };
         if !updated {
@@ -136,21 +133,6 @@ impl<'w> Scratch<'w> {
     fn is_spoilt(&self) -> Result<bool, EngineError> {
         let now = stamps(&self.dir).map_err(WorktreeError::aside("look through", &self.dir))?;
         Ok(self.handed_over.iter().any(|(path, stamp)| now.get(path) != Some(stamp)))
-    }
-
-    /// Writes what differs; `false` if something is not as it was left.
-    fn update(&self, from: &State, to: &State) -> Result<bool, EngineError> {
-        let source = StoreSource(self.workspace.store());
-        let plan = direct(diff::trees(&source, from.files, to.files)?);
-        if !plan.left_alone.is_empty() {
-            return Ok(false);
-        }
-        let vault = self.workspace.vault()?;
-        let applier = Applier::new(&self.dir, &source, vault.as_ref(), "bisect", 1)?;
-        match applier.apply(&plan.changes, None) {
-            Ok(outcomes) => Ok(outcomes.iter().all(|outcome| *outcome == Outcome::Done)),
-            Err(_) => Ok(false),
-        }
     }
 }
 

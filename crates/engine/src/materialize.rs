@@ -13,9 +13,12 @@ use stepback_model::plan::LeftAlone;
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Node, Tree};
 use stepback_worktree::WorktreeError;
+use stepback_worktree::apply::{Applier, Outcome};
 use stepback_worktree::beneath::same_content;
 use stepback_worktree::restore;
 
+use crate::diff;
+use crate::direct::direct;
 use crate::error::EngineError;
 use crate::revert::Lookup;
 use crate::workspace::{StoreSource, Workspace, is_dir};
@@ -65,6 +68,22 @@ impl Workspace<'_> {
                 .map_err(WorktreeError::aside("set the mode of", dir))?;
         }
         Ok(done)
+    }
+
+    /// Makes of a directory that holds the files of `from` one that holds those of `to`, by writing what differs; `false` if
+    /// something there is not what it should be.
+    pub fn carry_over(&self, from: &State, to: &State, dir: &Path) -> Result<bool, EngineError> {
+        let source = StoreSource(self.store());
+        let plan = direct(diff::trees(&source, from.files, to.files)?);
+        if !plan.left_alone.is_empty() {
+            return Ok(false);
+        }
+        let vault = self.vault()?;
+        let applier = Applier::new(dir, &source, vault.as_ref(), "carry-over", 1)?;
+        match applier.apply(&plan.changes, None) {
+            Ok(outcomes) => Ok(outcomes.iter().all(|outcome| *outcome == Outcome::Done)),
+            Err(_) => Ok(false),
+        }
     }
 
     fn write_tree(

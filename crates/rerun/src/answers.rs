@@ -4,6 +4,7 @@
 //! as the agent asks what it asked then, it is told what it was told then, in the directories of now. The first request that
 //! was never asked like this is where the two runs part.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -60,6 +61,8 @@ pub struct Replayer {
     changes: Vec<Applied>,
     /// What the directories of then are called now.
     moved: Vec<(String, String)>,
+    /// What calls came to when they were recorded, by their ids, if they do not run now.
+    results: HashMap<String, Value>,
     state: Mutex<State>,
 }
 
@@ -125,7 +128,21 @@ impl Replayer {
         moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
         let recording = Recording::new(tape.exchanges.clone(), directories.places());
         let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
-        Self { on_difference, timing, changes, moved, state }
+        Self { on_difference, timing, changes, moved, results: HashMap::new(), state }
+    }
+
+    /// Lets the model hear what calls came to when they were recorded, whatever they come to now.
+    #[must_use]
+    pub fn with_recorded_results(mut self, wanted: bool) -> Self {
+        if wanted {
+            let mut results = HashMap::new();
+            // Of a result that was cut short later, the first one counts.
+            for exchange in self.state().recording.exchanges().iter().rev() {
+                collect_results(&exchange.request.body, &mut results);
+            }
+            self.results = results;
+        }
+        self
     }
 
     /// What became of the requests so far.
@@ -216,6 +233,9 @@ impl Answers for Replayer {
                 },
             };
         };
+        if !self.results.is_empty() {
+            restore_results(&mut request.body, &self.results);
+        }
         let is_changed = self.change_request(wire, request);
         let mut known = request.clone();
         stepback_redact::redact_value(&mut known.body);
@@ -339,6 +359,38 @@ fn set_result(wire: Wire, request: &mut Request, call: &Place, part: Option<&str
     };
     let id = id.unwrap_or_else(|| call.name.clone());
     edit::set_result(wire, &mut request.body, &id, &new);
+}
+
+/// The id of the call whose result a part of a request is, on any wire.
+fn result_of(part: &Value) -> Option<&str> {
+    let is_output = part["type"].as_str().is_some_and(|kind| kind.ends_with("_output"));
+    let id = part.get("tool_use_id").or_else(|| part.get("tool_call_id"));
+    let id = id.or_else(|| part.get("call_id").filter(|_| is_output));
+    id.or_else(|| part.get("functionResponse")?.get("id"))?.as_str()
+}
+
+fn collect_results(value: &Value, found: &mut HashMap<String, Value>) {
+    if let Some(id) = result_of(value) {
+        found.insert(id.to_owned(), value.clone());
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_results(item, found)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_results(field, found)),
+        _ => {}
+    }
+}
+
+fn restore_results(value: &mut Value, known: &HashMap<String, Value>) {
+    if let Some(recorded) = result_of(value).and_then(|id| known.get(id)) {
+        *value = recorded.clone();
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| restore_results(item, known)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| restore_results(field, known)),
+        _ => {}
+    }
 }
 
 /// Replaces paths wherever they stand as a whole or at the beginning of longer ones. Of several that fit, the first is taken.

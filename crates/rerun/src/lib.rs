@@ -4,10 +4,12 @@
 //! [`rerun`] puts the files of the point into a scratch directory, which becomes a workspace of its own, starts the agent there
 //! with a model that is the recording, and keeps what it comes to as a branch of the workspace it came from.
 
-pub mod agent;
+mod agent;
 pub mod answers;
+pub mod builtin;
 pub mod change;
 pub mod fence;
+pub mod run;
 pub mod sink;
 pub mod tape;
 
@@ -27,9 +29,9 @@ use stepback_proxy::Timing;
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
-use crate::agent::{Ended, Ran, Stage, Wish};
 use crate::answers::OnDifference;
 use crate::change::{Change, ChangeError};
+use crate::run::{Ended, Ran, Stage, Wish};
 use crate::tape::Tape;
 
 /// Why there is no rerun.
@@ -143,12 +145,21 @@ pub fn rerun(
     if tape.exchanges.is_empty() {
         return Err(RerunError::NoCalls);
     }
-    let agent =
-        Agent::parse(&tape.session.agent).ok_or_else(|| RerunError::Unknown(tape.session.agent.clone()))?;
+    let who = match Agent::parse(&tape.session.agent) {
+        Some(agent) => Who::Agent(agent),
+        None if tape.session.agent == stepback_builtin::NAME => Who::BuiltIn,
+        None => return Err(RerunError::Unknown(tape.session.agent.clone())),
+    };
+    check(who, &changes)?;
     let number = options.from.as_ref().map(|from| from.checkpoint.step.number);
     let prompt = number.and_then(|number| tape.prompt_at(number)).unwrap_or(0);
     let said = tape.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
-    let from = tape.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
+    let prompted = tape.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
+    // Agents we know only from outside can be started with a prompt and nowhere else.
+    let from = match (who, &options.from) {
+        (Who::BuiltIn, Some(from)) if tape.step(from.checkpoint.step.number).is_some() => from.clone(),
+        _ => prompted,
+    };
     let wish = Wish {
         tape: &tape,
         prompt,
@@ -178,7 +189,7 @@ pub fn rerun(
         process: std::process::id(),
     };
     workspace.note_rerun(&rerun)?;
-    let ran = play(workspace, agent, &wish, &from, around, &mut rerun, begun);
+    let ran = play(workspace, who, &wish, &from, around, &mut rerun, begun);
     let (ran, state) = match ran {
         Ok(ran) => ran,
         Err(error) => {
@@ -196,9 +207,30 @@ pub fn rerun(
     Ok(Done { rerun, ran, tip, from })
 }
 
+/// Whose session is done again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Who {
+    /// An agent we know from outside.
+    Agent(Agent),
+    /// Our own.
+    BuiltIn,
+}
+
+/// Refuses changes that would have no effect.
+fn check(who: Who, changes: &[Change]) -> Result<(), RerunError> {
+    let memory = changes.iter().any(|change| matches!(change, Change::Memory { .. }));
+    match who {
+        Who::Agent(agent) if memory => Err(RerunError::NotHere(format!(
+            "{} keeps no memory that stepback could change; only the built-in agent does",
+            agent.title()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn play(
     workspace: &Workspace<'_>,
-    agent: Agent,
+    who: Who,
     wish: &Wish<'_>,
     from: &StoredCheckpoint,
     around: &Surroundings<'_>,
@@ -228,7 +260,11 @@ fn play(
         environment: around.environment,
         interrupted: around.interrupted,
     };
-    let mut ran = agent::run(agent, wish, &stage)?;
+    let ready = match who {
+        Who::Agent(agent) => agent::ready(agent, wish, &stage)?,
+        Who::BuiltIn => builtin::ready(wish, from, workspace, &stage)?,
+    };
+    let mut ran = run::run(ready, wish, &stage)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =
         scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;

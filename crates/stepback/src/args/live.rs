@@ -78,6 +78,9 @@ pub struct Agent {
     /// End after N answers of the model
     #[arg(long, value_name = "N", default_value_t = stepback_builtin::MAX_TURNS)]
     pub max_turns: u64,
+    /// Begin as this file says (a rerun does this)
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub again: Option<PathBuf>,
     /// Go on with the conversation as it was at this point, in a new session
     #[arg(long, value_name = "POINT")]
     pub from: Option<String>,

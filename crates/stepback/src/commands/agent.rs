@@ -14,13 +14,13 @@ use stepback_builtin::provider::{Dialect, Http, Post, ScriptError, Scripted};
 use stepback_builtin::{Happening, NAME, Options, Outcome, Provider, Why};
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::Response;
-use stepback_exchange::prices::Prices;
 use stepback_model::conversation;
 use stepback_model::hash::Hash;
 use stepback_model::record::Step;
 use stepback_model::state::State;
 use stepback_proxy::Limits;
 use stepback_proxy::client::Client;
+use stepback_rerun::builtin::Beginning;
 
 use super::Answer;
 use crate::args::live::Agent;
@@ -44,6 +44,9 @@ struct Wish<'a> {
 
 /// `agent`
 pub fn agent(context: &Context, arguments: &Agent) -> Answer {
+    if let Some(file) = &arguments.again {
+        return again(context, file);
+    }
     let wish = understood(arguments)?;
     let stop = stop_on_signals()?;
     let (mut provider, model) = provider(&wish, arguments, &stop)?;
@@ -56,7 +59,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
         (None, None) => Begin::default(),
     };
     let settings = Settings::load_or_default(Path::new(&context.store_path()));
-    let prices = Prices::built_in();
+    let prices = context.prices()?;
     let json = context.json;
     let paint = Paint::stdout();
     let mut watch = |happening: Happening<'_>| {
@@ -79,6 +82,24 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
     };
     let outcome = stepback_builtin::run(&workspace, &mut *provider, options)?;
     Ok(told(json, &outcome))
+}
+
+/// The part of a rerun that runs behind the fence: a recording answers at the address that the file names.
+fn again(context: &Context, file: &Path) -> Answer {
+    let beginning = Beginning::load(file)?;
+    let stop = stop_on_signals()?;
+    let key = Some("a-recording-needs-no-key".to_owned());
+    let key = std::env::var("ANTHROPIC_API_KEY").ok().or(key);
+    let base = beginning.base_url.clone();
+    let mut provider = Http::new(transport()?, Dialect::Anthropic, Some(&base), key, stop.clone());
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let prices = context.prices()?;
+    let paint = Paint::stdout();
+    let mut watch = |happening: Happening<'_>| narrate(paint, happening);
+    let price = |model: &str, usage: &_| prices.cost(model, usage);
+    let outcome = beginning.play(&workspace, &mut provider, stop, &price, &mut watch)?;
+    Ok(told(context.json, &outcome))
 }
 
 /// Sorts out the words: `--provider scripted FILE` takes a file, and for any other provider the second word is the prompt.

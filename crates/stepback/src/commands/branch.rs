@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use stepback_engine::compare::{Conversations, Side};
+use stepback_engine::reruns::{Fate, Rerun};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, compare};
 use stepback_model::change::ChangeKind;
@@ -129,11 +130,18 @@ fn create(
 
 fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
     let branches = workspace.branches()?;
+    let reruns = workspace.reruns()?;
+    let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
     if context.json {
+        let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
+        let unfinished = reruns.iter().filter(|rerun| !is_there(rerun)).map(|rerun| {
+            json!({ "id": rerun.branch, "name": rerun.branch, "present": false, "status": fate(rerun), "rerun": rerun })
+        });
         let items: Vec<_> = branches
             .iter()
             .map(|branch| {
                 let step = &branch.tip.checkpoint.step;
+                let rerun = rerun(&branch.name);
                 json!({
                     "id": branch.name,
                     "name": branch.name,
@@ -141,9 +149,11 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
                     "number": step.number,
                     "at": step.at,
                     "present": branch.present,
-                    "status": "active",
+                    "status": rerun.map_or("active", fate),
+                    "rerun": rerun,
                 })
             })
+            .chain(unfinished)
             .collect();
         output::document(&json!({ "items": items }));
         return DONE;
@@ -159,8 +169,37 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
             describe(&branch.tip),
             paint.dim(branch.tip.checkpoint.step.at.ago(now))
         ));
+        if let Some(rerun) = rerun(&branch.name) {
+            output::line(format!("    {}", paint.dim(about(rerun))));
+        }
+    }
+    for rerun in reruns.iter().filter(|rerun| matches!(fate(rerun), "pending" | "running")) {
+        output::line(format!("  {:<20} {}", paint.strong(&rerun.branch), paint.dim(about(rerun))));
     }
     DONE
+}
+
+/// How far a rerun got.
+fn fate(rerun: &Rerun) -> &'static str {
+    match rerun.status {
+        _ if rerun.is_abandoned() => "failed",
+        Fate::Pending => "pending",
+        Fate::Running => "running",
+        Fate::Completed => "completed",
+        Fate::Failed => "failed",
+    }
+}
+
+/// What a branch is that a rerun made.
+fn about(rerun: &Rerun) -> String {
+    let mut about = format!("rerun of {}, {}", rerun.of.short(), fate(rerun));
+    if rerun.is_abandoned() {
+        about.push_str(": its process is gone");
+    }
+    for change in &rerun.changes {
+        about.push_str(&format!(", {}", stepback_agents::payload::one_line(change)));
+    }
+    about
 }
 
 fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> Answer {

@@ -10,7 +10,9 @@ use std::time::Instant;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::policy;
+use stepback_engine::compare::{self, Comparison, Side};
 use stepback_engine::reruns::Fate;
+use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::record::StepKind;
 use stepback_rerun::answers::Parted;
 use stepback_rerun::{Done, Options, RerunError, Surroundings};
@@ -75,11 +77,31 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
         output::say_for_people(context.json, &format!("Its directory is {}.", kept.join("work").display()));
     }
     let done = done.map_err(refused)?;
-    show(context, &done, begun.elapsed().as_secs_f64());
+    let compared = compared(&engine, &workspace, &done)?;
+    show(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
     Ok(match done.rerun.status {
         Fate::Completed => ExitCode::SUCCESS,
         _ => ExitCode::from(Kind::Partial as u8),
     })
+}
+
+/// The original from the point on, and the rerun.
+fn compared(
+    engine: &Engine<'_>,
+    workspace: &Workspace<'_>,
+    done: &Done,
+) -> Result<Option<Comparison>, Failure> {
+    let Some(session) = &done.ran.session else { return Ok(None) };
+    let scratch = engine.workspace_of(session)?;
+    let original = workspace.store().session(done.rerun.of).map_err(EngineError::from)?;
+    let Some(original) = original else { return Ok(None) };
+    let mut a = Side::of_session(workspace, &original)?;
+    let mut b = Side::of_session(&scratch, session)?;
+    // Each may name the directory of the other: answers that were recorded name the one of then.
+    let both = [a.directories.clone(), b.directories.clone()].concat();
+    (a.directories, b.directories) = (both.clone(), both);
+    b.name = format!("{} ({})", done.rerun.branch, b.name);
+    Ok(Some(compare::compare(workspace.store(), &a, &b)?))
 }
 
 fn kind(name: &str) -> Result<StepKind, Failure> {
@@ -113,7 +135,7 @@ pub fn refused(error: RerunError) -> Failure {
     Failure::new(kind, message).hint(hint)
 }
 
-fn show(context: &Context, done: &Done, seconds: f64) {
+fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparison>, whole: bool) {
     let Done { rerun, ran, tip, from } = done;
     if context.json {
         output::document(&json!({
@@ -130,6 +152,8 @@ fn show(context: &Context, done: &Done, seconds: f64) {
             "fence": ran.strength,
             "model_calls": ran.tally,
             "seconds": seconds,
+            "summary": compared.map(|found| &found.summary),
+            "comparison": compared.filter(|_| whole).map(super::compare::document),
         }));
         return;
     }
@@ -151,6 +175,13 @@ fn show(context: &Context, done: &Done, seconds: f64) {
         output::line("  the agent's last words:");
         for line in ran.output.lines() {
             output::line(format!("    {}", paint.dim(stepback_agents::payload::visible(line))));
+        }
+    }
+    if let Some(found) = compared {
+        output::line("");
+        match whole {
+            true => super::compare::show(found, false),
+            false => found.summary.iter().for_each(|sentence| output::line(crate::diff_view::safe(sentence))),
         }
     }
     output::say(Paint::stderr().dim(format!(

@@ -1,0 +1,247 @@
+//! Running the built-in agent again: our own program, told where to begin by a file, with a model that is a recording.
+//!
+//! Other than the agents we only know from outside, it can begin anywhere: with the conversation, the memory and the files of
+//! any step. It asks its model over the same wire, so the same recording answers it, and behind the same fence.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use stepback_agents::install::Route;
+use stepback_agents::policy::Tools;
+use stepback_builtin::{Happening, NAME, Options, Outcome, Price, Provider, ToolPolicy, ToolResult};
+use stepback_engine::{EngineError, Workspace};
+use stepback_exchange::meaning;
+use stepback_model::conversation;
+use stepback_model::record::StepKind;
+use stepback_model::state::State;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::RerunError;
+use crate::answers::Directories;
+use crate::change::Change;
+use crate::fence::Inside;
+use crate::run::{self, Ready, Stage, Wish, io};
+use crate::tape::{Tape, ToolCall};
+
+/// The option by which our own program is told to begin like this.
+pub const OPTION: &str = "--again";
+
+/// How the agent begins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beginning {
+    prompt: Option<String>,
+    history: Vec<Value>,
+    memory: Map<String, Value>,
+    system: Option<String>,
+    environment: Map<String, Value>,
+    /// The model.
+    pub model: String,
+    /// Where it is.
+    pub base_url: String,
+    tools: Tools,
+    /// The root of the workspace whose calls were recorded.
+    original: PathBuf,
+    recorded: Vec<Recorded>,
+    until: Option<StepKind>,
+    max_steps: Option<u64>,
+    timeout: Option<Duration>,
+}
+
+/// A recorded call: the numbers of its steps, what went in, and what came out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Recorded {
+    steps: (u64, Option<u64>),
+    tool: String,
+    input: Value,
+    result: ToolResult,
+}
+
+/// Gets the built-in agent ready to begin at `from`.
+pub(crate) fn ready<'a>(
+    wish: &Wish<'_>,
+    from: &StoredCheckpoint,
+    original: &Workspace<'_>,
+    stage: &'a Stage<'a>,
+) -> Result<Ready<'a>, RerunError> {
+    let aside = run::aside(stage);
+    fs::create_dir_all(&aside).map_err(io("make a directory for the rerun"))?;
+    let mut beginning = beginning(wish, from, original)?;
+    let directories = Directories {
+        all: vec![("{workspace}", stage.original_root.to_path_buf(), stage.scratch.root.clone())],
+    };
+    let upstream = "https://api.anthropic.com".to_owned();
+    let routes = vec![Route { name: NAME.to_owned(), upstream }];
+    let inside = move |told: &[(Route, String)]| -> Result<Inside, RerunError> {
+        beginning.base_url = told.first().map(|(_, url)| url.clone()).unwrap_or_default();
+        let file = aside.join("beginning.json");
+        let text = serde_json::to_vec(&beginning).unwrap_or_default();
+        fs::write(&file, text).map_err(io("write into the rerun's directory"))?;
+        let words = [stage.program, Path::new("agent"), Path::new(OPTION), &file];
+        let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+        let mut env: Vec<(String, String)> =
+            stage.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
+        env.retain(|(name, _)| name != "STEPBACK_HOME");
+        env.push(("STEPBACK_HOME".to_owned(), stage.store.display().to_string()));
+        Ok(Inside {
+            argv: words.iter().map(|word| word.display().to_string()).collect(),
+            env,
+            directory: stage.scratch.root.clone(),
+        })
+    };
+    Ok(Ready { agent: NAME, routes, inside: Box::new(inside), directories, records: false })
+}
+
+fn beginning(
+    wish: &Wish<'_>,
+    from: &StoredCheckpoint,
+    original: &Workspace<'_>,
+) -> Result<Beginning, RerunError> {
+    let tape = wish.tape;
+    let damaged = || RerunError::NotHere("the recorded conversation is damaged".into());
+    let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
+    let mut history = stepback_builtin::resumable(&lines).ok_or_else(damaged)?;
+    let mut prompt = None;
+    let number = from.checkpoint.step.number;
+    if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {
+        // It is said once more, by whoever runs it again.
+        history.pop();
+        prompt = Some(said.text.clone());
+    }
+    let memory = state.memory.map(|hash| stepback_model::json::load(original.store(), hash));
+    let mut memory = match memory.transpose().map_err(|_| damaged())? {
+        Some(Value::Object(memory)) => memory,
+        _ => Map::new(),
+    };
+    let environment = state.env.map(|hash| stepback_model::json::load(original.store(), hash));
+    let environment = match environment.transpose().map_err(|_| damaged())? {
+        Some(Value::Object(environment)) => environment,
+        _ => Map::new(),
+    };
+    let asked = tape
+        .exchanges
+        .first()
+        .and_then(|exchange| Some(meaning::asked(exchange.request.wire?, &exchange.request)));
+    let mut model = tape.session.info.model.clone().or_else(|| asked.and_then(|asked| asked.model));
+    let mut system = None;
+    for change in wish.changes {
+        match change {
+            Change::Model(name) => model = Some(name.clone()),
+            Change::System(text) => system = Some(text.clone()),
+            Change::Memory { path, value } => set(&mut memory, path, value.clone()),
+            Change::Prompt { old, new, .. } => {
+                if prompt.as_ref() == Some(old) {
+                    prompt = Some(new.clone());
+                }
+            }
+            Change::Input { .. } | Change::Output { .. } => {}
+        }
+    }
+    Ok(Beginning {
+        prompt,
+        history,
+        memory,
+        system,
+        environment,
+        model: model.unwrap_or_default(),
+        base_url: String::new(),
+        tools: wish.tools,
+        original: original.root.clone(),
+        recorded: if wish.tools == Tools::Recorded { recorded(tape) } else { Vec::new() },
+        until: wish.until,
+        max_steps: wish.max_steps,
+        timeout: wish.timeout,
+    })
+}
+
+fn recorded(tape: &Tape) -> Vec<Recorded> {
+    let known = |call: &ToolCall| {
+        let result = serde_json::from_value(call.output.clone()?).ok()?;
+        Some(Recorded { steps: call.steps, tool: call.tool.clone(), input: call.input.clone(), result })
+    };
+    tape.calls.iter().filter_map(known).collect()
+}
+
+/// Sets a value in the memory; objects on the way to it are made where there are none.
+fn set(memory: &mut Map<String, Value>, path: &[String], value: Value) {
+    match path {
+        [] => {}
+        [last] => {
+            memory.insert(last.clone(), value);
+        }
+        [first, rest @ ..] => {
+            let inner = memory.entry(first.clone()).or_insert_with(|| json!({}));
+            if !inner.is_object() {
+                *inner = json!({});
+            }
+            if let Value::Object(inner) = inner {
+                set(inner, rest, value);
+            }
+        }
+    }
+}
+
+impl Beginning {
+    /// Reads it.
+    pub fn load(file: &Path) -> std::io::Result<Self> {
+        Ok(serde_json::from_slice(&fs::read(file)?)?)
+    }
+
+    /// Lets the agent work in `workspace` with what `provider` answers.
+    pub fn play(
+        self,
+        workspace: &Workspace<'_>,
+        provider: &mut dyn Provider,
+        stop: Arc<AtomicBool>,
+        price: &Price<'_>,
+        watch: &mut dyn FnMut(Happening<'_>),
+    ) -> Result<Outcome, EngineError> {
+        let original = workspace.engine.known_workspace(&self.original).ok();
+        let mut recorded = self.recorded;
+        let recall = |tool: &str, input: &Value| {
+            let at = recorded.iter().position(|call| call.tool == tool && call.input == *input)?;
+            let call = recorded.remove(at);
+            put_in_place(original.as_ref()?, workspace, call.steps)?;
+            Some(call.result)
+        };
+        let tools = match self.tools {
+            Tools::Real => ToolPolicy::Real,
+            Tools::Deny => ToolPolicy::Deny,
+            Tools::Recorded => ToolPolicy::Recorded(Box::new(recall)),
+        };
+        let options = Options {
+            prompt: self.prompt,
+            history: self.history,
+            memory: self.memory,
+            system: self.system,
+            environment: self.environment,
+            tools,
+            until: self.until,
+            max_steps: self.max_steps,
+            timeout: self.timeout,
+            stop,
+            price,
+            ..Options::new(self.model, watch)
+        };
+        stepback_builtin::run(workspace, provider, options)
+    }
+}
+
+/// Does to the files of `workspace` what a recorded call did to those of `original`.
+fn put_in_place(
+    original: &Workspace<'_>,
+    workspace: &Workspace<'_>,
+    steps: (u64, Option<u64>),
+) -> Option<()> {
+    let state = |number: u64| {
+        let stored = original.store().step_numbered(original.record.id, number).ok()??;
+        original.state_of(&stored).ok()
+    };
+    let (before, after) = (state(steps.0)?, state(steps.1?)?);
+    original.carry_over(&before, &after, &workspace.root).ok()?.then_some(())
+}
