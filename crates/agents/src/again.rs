@@ -32,7 +32,8 @@ impl Again<'_> {
         match self.argv.iter().position(|word| self.carries(word)) {
             Some(at) if own => {
                 let mut argv = self.argv.to_vec();
-                argv[at] = argv[at].replacen(self.said, self.prompt, 1);
+                let bare = |text: &'_ str| text.trim_matches('"').to_owned();
+                argv[at] = argv[at].replacen(&bare(self.said), &bare(self.prompt), 1);
                 argv
             }
             _ => self.made_up(),

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use stepback_agents::again::Again;
 use stepback_agents::install::{self, Place, Route, Run};
 use stepback_agents::{Agent, carried, home, policy};
+use stepback_engine::Workspace;
 use stepback_model::record::Started;
+use stepback_store::port::StoredCheckpoint;
 
 use crate::RerunError;
 use crate::answers::{Directories, OnDifference};
 use crate::change::Change;
+use crate::earlier;
 use crate::fence::Inside;
 use crate::run::{self, Ready, Stage, Wish, io};
 
@@ -38,20 +41,34 @@ const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"
 pub(crate) fn ready<'a>(
     agent: Agent,
     wish: &Wish<'_>,
+    from: &StoredCheckpoint,
+    original: &Workspace<'_>,
     stage: &'a Stage<'a>,
+    goes_on: Option<String>,
 ) -> Result<Ready<'a>, RerunError> {
     let (work, own_home, temp) = (stage.scratch.root.clone(), stage.dir.join("home"), stage.dir.join("tmp"));
     let aside = run::aside(stage);
     for dir in [&own_home, &temp, &aside] {
         fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
     }
-    home::furnish(agent, stage.home, &own_home).map_err(io("copy the agent's settings"))?;
+    if goes_on.is_none() {
+        home::furnish(agent, stage.home, &own_home).map_err(io("copy the agent's settings"))?;
+    }
 
     let started = wish.tape.session.info.started.clone().unwrap_or_default();
     let directories = directories(stage, &started, &work, &own_home, &temp);
     let below = Path::new(&started.directory).strip_prefix(stage.original_root).unwrap_or(Path::new(""));
-    let directory = work.join(below);
-    let argv: Vec<OsString> = command(agent, wish, &started).into_iter().map(OsString::from).collect();
+    // Joining nothing would leave a slash at the end, and agents name folders after this path.
+    let directory = if below.as_os_str().is_empty() { work.clone() } else { work.join(below) };
+    fs::create_dir_all(&directory).map_err(io("make a directory for the rerun"))?;
+    let goes_on = match goes_on {
+        None if wish.prompt > 0 => {
+            Some(earlier::put(agent, wish, from, original, stage, &own_home, &directory)?)
+        }
+        other => other,
+    };
+    let argv: Vec<OsString> =
+        command(agent, wish, &started, goes_on.as_deref()).into_iter().map(OsString::from).collect();
     if which(&argv, stage.environment).is_none() {
         let program = argv.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         return Err(RerunError::NoAgent { agent, program });
@@ -105,7 +122,7 @@ fn directories(stage: &Stage<'_>, started: &Started, work: &Path, home: &Path, t
     Directories { all }
 }
 
-fn command(agent: Agent, wish: &Wish<'_>, started: &Started) -> Vec<String> {
+fn command(agent: Agent, wish: &Wish<'_>, started: &Started, resume: Option<&str>) -> Vec<String> {
     let said = wish.tape.prompts.get(wish.prompt).map(|prompt| prompt.text.as_str()).unwrap_or_default();
     let changed = wish.changes.iter().find_map(|change| match change {
         Change::Prompt { nth, new, .. } if *nth == wish.prompt => Some(new.as_str()),
@@ -114,16 +131,10 @@ fn command(agent: Agent, wish: &Wish<'_>, started: &Started) -> Vec<String> {
     let mut tools: Vec<String> = wish.tape.calls.iter().map(|call| call.tool.clone()).collect();
     tools.sort();
     tools.dedup();
-    Again {
-        agent,
-        argv: &started.argv,
-        said,
-        prompt: changed.unwrap_or(said),
-        resume: None,
-        tools: &tools,
-        model: None,
-    }
-    .command()
+    let mut words = started.argv.iter();
+    let model = words.find(|word| *word == "-m" || *word == "--model").and(words.next()).map(String::as_str);
+    Again { agent, argv: &started.argv, said, prompt: changed.unwrap_or(said), resume, tools: &tools, model }
+        .command()
 }
 
 fn environment(

@@ -53,6 +53,19 @@ pub struct Tally {
     pub parted: Option<Parted>,
 }
 
+impl Tally {
+    /// This, and then that.
+    #[must_use]
+    pub fn and(self, then: Self) -> Self {
+        Self {
+            recorded: self.recorded + then.recorded,
+            live: self.live + then.live,
+            refused: self.refused + then.refused,
+            parted: self.parted.or(then.parted),
+        }
+    }
+}
+
 /// Answers from a recording.
 #[derive(Debug)]
 pub struct Replayer {
@@ -271,7 +284,10 @@ impl Answers for Replayer {
                         state.tally.live += 1;
                         if is_changed { Decision::LiveChanged } else { Decision::Live }
                     }
-                    (OnDifference::Nearest, Some(at)) => self.recorded(state, wire, at),
+                    (OnDifference::Nearest, Some(at)) => {
+                        state.recording.give(at);
+                        self.recorded(state, wire, at)
+                    }
                     _ => {
                         Self::refused(state, 400, "this was never asked when the session was recorded".into())
                     }

@@ -158,6 +158,8 @@ pub fn be_inside_if_asked(arguments: &[OsString]) -> Option<io::Error> {
 }
 
 fn be_inside() -> io::Result<std::convert::Infallible> {
+    // Nobody is left who could end the agent if whoever runs it is killed.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // The channel came as standard input, which the agent is not to have.
     let mut channel = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?);
     let openings: Openings = read_line(&mut channel)?;

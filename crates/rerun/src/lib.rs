@@ -8,6 +8,7 @@ mod agent;
 pub mod answers;
 pub mod builtin;
 pub mod change;
+mod earlier;
 pub mod fence;
 pub mod run;
 pub mod sink;
@@ -260,11 +261,10 @@ fn play(
         environment: around.environment,
         interrupted: around.interrupted,
     };
-    let ready = match who {
-        Who::Agent(agent) => agent::ready(agent, wish, &stage)?,
-        Who::BuiltIn => builtin::ready(wish, from, workspace, &stage)?,
+    let mut ran = match who {
+        Who::Agent(agent) => prompts(agent, wish, from, workspace, &stage)?,
+        Who::BuiltIn => run::run(builtin::ready(wish, from, workspace, &stage)?, wish, &stage)?,
     };
-    let mut ran = run::run(ready, wish, &stage)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =
         scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
@@ -275,6 +275,27 @@ fn play(
     }
     let state = scratch.state_of(&last.stored)?;
     Ok((ran, state))
+}
+
+/// Asks an agent one prompt after the other, as the person did.
+fn prompts(
+    agent: Agent,
+    wish: &Wish<'_>,
+    from: &StoredCheckpoint,
+    original: &Workspace<'_>,
+    stage: &Stage<'_>,
+) -> Result<Ran, RerunError> {
+    let ready = agent::ready(agent, wish, from, original, stage, None)?;
+    let mut ran = run::run(ready, wish, stage)?;
+    for prompt in wish.prompt + 1..wish.tape.prompts.len() {
+        let session = ran.session.as_ref().and_then(|session| session.info.external.clone());
+        let (Ended::Exited(0), Some(session)) = (&ran.ended, session) else { break };
+        let next = Wish { prompt, ..*wish };
+        let ready = agent::ready(agent, &next, from, original, stage, Some(session))?;
+        let then = run::run(ready, &next, stage)?;
+        ran = Ran { tally: ran.tally.and(then.tally), session: then.session.or(ran.session), ..then };
+    }
+    Ok(ran)
 }
 
 /// What became of a rerun, in a word and in a sentence.

@@ -192,7 +192,8 @@ fn numbers(text: &str) -> Option<usize> {
 }
 
 /// Words that announce the id of a session or of an agent below another.
-const IDS: [&str; 6] = ["agentId", "agent_id", "sessionId", "session_id", "Session ID", "session id"];
+const IDS: [&str; 7] =
+    ["agentId", "agent_id", "sessionId", "session_id", "Session ID", "session id", "SendMessage with to"];
 
 fn labelled_id(text: &str, at: usize) -> Option<(usize, usize, &'static str)> {
     let gap = run(&text[at..], |letter| ":=\\\"' ".contains(letter));
@@ -321,6 +322,10 @@ mod tests {
         );
         becomes("Process Group PGID: 19217\n", "Process Group PGID: <>\n");
         becomes("agentId: a0d6ea9176d77b8c3 (for resuming)", "agentId: <id> (for resuming)");
+        becomes(
+            "(use SendMessage with to: 'a6a786b0ffba5ad2a', summary",
+            "(use SendMessage with to: '<id>', summary",
+        );
         stays("Today's date is unknown");
         stays("Chunk ID: none of them");
         stays("session_id = test_session_2");

@@ -152,6 +152,7 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
             "fence": ran.strength,
             "model_calls": ran.tally,
             "seconds": seconds,
+            "output": (rerun.status == Fate::Failed).then_some(&ran.output),
             "summary": compared.map(|found| &found.summary),
             "comparison": compared.filter(|_| whole).map(super::compare::document),
         }));
