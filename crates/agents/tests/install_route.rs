@@ -104,11 +104,11 @@ fn codex_keeps_its_provider_with_another_address() {
 }
 
 #[test]
-fn codex_without_a_provider_gets_one_that_stands_in() {
+fn codex_without_a_provider_keeps_its_own_login() {
     let desk = Desk::new(&[("home/.codex/auth.json", r#"{"OPENAI_API_KEY": null, "tokens": {}}"#)]);
     let (found, plan) = desk.routed(Agent::Codex, &["codex"], &[]);
     assert_eq!(upstreams(&found), [("openai", "https://chatgpt.com/backend-api/codex")]);
-    assert!(plan.argv.iter().any(|word| word == "model_provider=\"stepback\""));
+    assert!(plan.argv.iter().any(|word| word == "openai_base_url=\"http://127.0.0.1:7000\""));
     let desk = Desk::new(&[]);
     let (found, _) = desk.routed(Agent::Codex, &["codex"], &[]);
     assert_eq!(upstreams(&found), [("openai", "https://api.openai.com/v1")]);

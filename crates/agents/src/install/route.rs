@@ -33,8 +33,6 @@ const GEMINI: &str = "GOOGLE_GEMINI_BASE_URL";
 const CODE_ASSIST: &str = "CODE_ASSIST_ENDPOINT";
 /// Codex's own provider, which is set by a name of its own.
 const OPENAI: &str = "openai";
-/// What a provider of Codex is called for one run that stands in for its own.
-const STAND_IN: &str = "stepback";
 
 /// Providers that opencode knows without being told: name, address, and the variables that hold a key for it.
 const OPENCODE_KNOWS: [(&str, &str, &[&str]); 4] = [
@@ -90,12 +88,12 @@ pub fn through(
         Agent::Codex => {
             let first = arguments_begin(&plan.argv);
             for (route, ours) in routes {
-                let settings = match route.name.as_str() {
-                    OPENAI => codex_stand_in(ours),
-                    name => vec![format!("model_providers.{name}.base_url={}", quoted(ours))],
+                let setting = match route.name.as_str() {
+                    // It tries a WebSocket first; the proxy says that there is none, and it asks as others do.
+                    OPENAI => format!("openai_base_url={}", quoted(ours)),
+                    name => format!("model_providers.{name}.base_url={}", quoted(ours)),
                 };
-                let words = settings.into_iter().flat_map(|setting| ["-c".into(), setting.into()]);
-                plan.argv.splice(first..first, words);
+                plan.argv.splice(first..first, ["-c".into(), setting.into()]);
             }
         }
         Agent::Opencode => {
@@ -180,18 +178,6 @@ fn given_settings(run: &Run<'_>) -> Vec<(String, String)> {
         }
     }
     given
-}
-
-/// The settings that make Codex use its own provider's login with another address. It has to have another name: for its own one
-/// Codex tries WebSockets first, and again and again.
-fn codex_stand_in(ours: &str) -> Vec<String> {
-    vec![
-        format!("model_provider={}", quoted(STAND_IN)),
-        format!(
-            "model_providers.{STAND_IN}={{name=\"OpenAI\",base_url={},wire_api=\"responses\",requires_openai_auth=true}}",
-            quoted(ours)
-        ),
-    ]
 }
 
 /// The providers that opencode is set up for.

@@ -2,6 +2,7 @@
 //! was changed.
 
 use serde_json::{Value, json};
+use stepback_testkit::agent::PORT;
 use stepback_testkit::model::{Agent, Call, Script, Turn};
 use stepback_testkit::tree;
 
@@ -201,6 +202,26 @@ fn a_sub_agent_comes_again() {
     let log = world.json(&["log", "--kind", "model-end"]);
     assert!(items(&log).iter().any(|step| !step["worker"].is_null()), "{log:#}");
     let (code, done) = again(&world, Agent::Claude, &[]);
+    assert_eq!((code, &done["model_calls"]["parted"]), (Some(0), &Value::Null), "{done:#}");
+    holds(&world, &done, &after);
+}
+
+/// Codex with its own provider and a key, which is how most people have it.
+#[test]
+fn codex_runs_again_with_its_own_provider() {
+    let world = World::new(&[("a.txt", "a\n")]);
+    let script = Script::new([Turn::shell("echo b > b.txt"), Turn::text("All is done.")]);
+    let config = format!("model = \"gpt-5.5\"\nopenai_base_url = \"http://127.0.0.1:{PORT}/v1\"\n");
+    let codex = world
+        .agent(Agent::Codex)
+        .file(".codex/config.toml", &config)
+        .file(".codex/auth.json", "{\"OPENAI_API_KEY\": \"sk-scripted\"}");
+    codex.clone().through([PROGRAM, "run", "--"]).script(script).run(PROMPT).succeeds();
+    let after = world.tree();
+    assert_eq!(world.read("b.txt").as_deref(), Some("b\n"));
+    let ends = world.json(&["log", "--kind", "model-end"]);
+    assert_eq!(items(&ends).len(), 2, "{ends:#}");
+    let (code, done) = again(&world, Agent::Codex, &[]);
     assert_eq!((code, &done["model_calls"]["parted"]), (Some(0), &Value::Null), "{done:#}");
     holds(&world, &done, &after);
 }
