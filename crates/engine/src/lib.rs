@@ -3,6 +3,7 @@
 //! It never prints, never reads the environment, and takes time and ids from an [`stepback_model::env::Env`]. Every change of
 //! the user's files goes through one door, [`rewind`]: plan, save the present, journal, apply, verify, report.
 
+pub mod advice;
 pub mod authorship;
 pub mod bisect;
 pub mod branch;
