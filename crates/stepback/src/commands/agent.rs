@@ -230,9 +230,7 @@ fn told(json: bool, outcome: &Outcome) -> ExitCode {
     };
     output::say_for_people(
         json,
-        &format!(
-            "{ended}: {counts}. \"stepback log --session {short}\" shows them, \"stepback changes\" what changed."
-        ),
+        &format!("{ended}: {counts}. \"stepback log --session {short}\" shows them."),
     );
     match outcome.ended {
         Why::Done => ExitCode::SUCCESS,
