@@ -48,7 +48,10 @@ pub fn run(keep: bool, fast: bool) -> Answer {
         Err(_) if interrupted => {
             stage.line("\nInterrupted; the agent is ended.")?;
             if keep {
-                where_it_is(&stage, &place)?;
+                stage.line("What was made until then:\n")?;
+                the_way_there(&stage)?;
+                stage.suggest("stepback timeline", "all that happened")?;
+                the_way_out(&stage, &place)?;
             }
             Ok(ExitCode::from(INTERRUPTED))
         }
@@ -61,35 +64,31 @@ fn say_goodbye(stage: &Stage, kept: Option<&Path>) -> Result<(), Failure> {
     if let Some(place) = kept {
         stage.title("Your turn")?;
         stage.line("It is all still there, to explore:\n")?;
-        where_it_is(stage, place)?;
+        the_way_there(stage)?;
+        stage.suggest("stepback timeline", "all that happened, and what was taken back")?;
+        stage.suggest("stepback replay", "the second try, step by step")?;
+        stage.suggest("stepback changes", "who changed what, and why")?;
+        stage.suggest("stepback compare plan-a main", "both tries in two columns")?;
+        stage.suggest("stepback branch switch plan-a", "plan A again; \"stepback undo\" comes back")?;
+        the_way_out(stage, place)?;
     }
-    stage.line("")?;
-    stage.line("In a project of your own: \"stepback init\", then start your agent as always.")
+    stage.line("\nIn a project of your own: \"stepback init\", then start your agent as always.")
 }
 
-/// How to get there, what to try, and how to be rid of it.
-fn where_it_is(stage: &Stage, place: &Path) -> Result<(), Failure> {
-    let remove = format!("rm -r {}", quoted(place));
-    let mut lines = vec![
-        (format!("cd {}", quoted(&stage.root)), ""),
-        (format!("export STEPBACK_HOME={}", quoted(&stage.store)), ""),
-    ];
+/// What to type to be where the demo was.
+fn the_way_there(stage: &Stage) -> Result<(), Failure> {
+    stage.suggest(&format!("cd {}", quoted(&stage.root)), "")?;
+    stage.suggest(&format!("export STEPBACK_HOME={}", quoted(&stage.store)), "")?;
     let program = std::env::current_exe()?;
     if !is_on_path(&program) {
-        lines.push((format!("alias stepback={}", quoted(&program)), ""));
+        stage.suggest(&format!("alias stepback={}", quoted(&program)), "")?;
     }
-    lines.extend([
-        ("stepback replay".into(), "the second try, step by step"),
-        ("stepback timeline".into(), "all that happened, with what was taken back"),
-        ("stepback compare plan-a main".into(), "both tries in two columns"),
-        ("stepback rerun".into(), "the second try again, in a directory of its own"),
-        ("stepback undo".into(), "takes back the last rewind, and \"redo\" the undo"),
-        (remove, "removes all of it"),
-    ]);
-    for (command, what) in lines {
-        stage.suggest(&command, what)?;
-    }
-    Ok(())
+    stage.line("")
+}
+
+fn the_way_out(stage: &Stage, place: &Path) -> Result<(), Failure> {
+    stage.line("\nWhen you have seen enough:\n")?;
+    stage.suggest(&format!("rm -r {}", quoted(place)), "")
 }
 
 /// Whether typing `stepback` starts this program.

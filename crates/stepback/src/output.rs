@@ -93,10 +93,13 @@ pub fn say(text: impl std::fmt::Display) {
     }
 }
 
-/// Prints a sentence as data. On a terminal that is too narrow for it, it breaks between words.
+/// A space at which no line is broken.
+pub const TOGETHER: char = '\u{a0}';
+
+/// Prints a sentence as data. On a terminal that is too narrow for it, it breaks between words, but not at [`TOGETHER`].
 pub fn sentence(text: &str) {
     let width = if io::stdout().is_terminal() { width() } else { usize::MAX };
-    wrapped(text, width).iter().for_each(line);
+    wrapped(text, width).iter().for_each(|part| line(part.replace(TOGETHER, " ")));
 }
 
 /// Prints one line of data. A reader that has gone away is not an error.
@@ -229,11 +232,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts watching. `what` says what is counted: `files scanned`.
+    /// Starts watching. `what` says what is counted: `files scanned`. Where it says nothing, nothing is shown.
     pub fn start(what: &'static str, quiet: bool) -> Self {
         let count = Arc::new(AtomicU64::new(0));
         let done = Arc::new(AtomicBool::new(false));
-        let visible = !quiet && io::stderr().is_terminal();
+        let visible = !quiet && !what.is_empty() && io::stderr().is_terminal();
         let thread = visible.then(|| {
             let (count, done) = (count.clone(), done.clone());
             std::thread::spawn(move || watch(what, &count, &done))

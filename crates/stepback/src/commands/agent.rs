@@ -167,8 +167,8 @@ fn narrate(paint: Paint, happening: Happening<'_>) {
         Happening::Calls { worker, summary } => {
             writeln!(out, "{}{} {}", who(worker), paint.dim("→"), paint.strong(summary))
         }
-        // Its last words were just shown.
-        Happening::Called { tool: "delegate", result, .. } if !result.failed => Ok(()),
+        // Its last words were just shown; and that a file was written is what the call said.
+        Happening::Called { tool: "delegate" | "write" | "edit", result, .. } if !result.failed => Ok(()),
         Happening::Called { result, .. } => {
             let lines = result.text.lines().count();
             let first = one_line(&result.text);

@@ -77,10 +77,12 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> Answer {
             report(context, &line[moment], &probe);
             probes.push((moment, probe));
         }
-        output::say_for_people(
-            context.json,
-            &format!("  {} left", output::count(search.left() as u64, "step")),
-        );
+        if search.left() > 0 {
+            output::say_for_people(
+                context.json,
+                &format!("  {} left", output::count(search.left() as u64, "step")),
+            );
+        }
     }
     conclude(context, &workspace, &line, &search.found(), &probes)
 }
@@ -159,18 +161,18 @@ fn report(context: &Context, stored: &StoredCheckpoint, probe: &Probe) {
     let paint = Paint::stderr();
     let verdict = match probe.verdict {
         Verdict::Good => paint.good("good"),
-        Verdict::Bad => paint.bad("bad"),
+        Verdict::Bad => paint.bad("bad "),
         Verdict::Skip => paint.note("cannot tell"),
     };
     if !context.json {
         output::say(format!(
-            "{:>6} {verdict}  {}",
+            "{:>6}  {verdict}  {}",
             format!("#{}", stored.checkpoint.step.number),
             paint.dim(format!(
-                "{} (set up in {:.0} ms, ran for {:.1} s)",
+                "{} (set up in {}, ran for {})",
                 view::title(stored),
-                probe.set_up.as_secs_f64() * 1000.0,
-                probe.ran.as_secs_f64()
+                output::took(probe.set_up),
+                output::took(probe.ran)
             ))
         ));
     }

@@ -102,12 +102,8 @@ impl Steps {
 fn show(found: &Comparison, steps: Steps) {
     let paint = Paint::stdout();
     for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
-        output::line(format!(
-            "{}  {}{}",
-            paint.strong(mark),
-            paint.name(&totals.name),
-            paint.dim(numbers(totals))
-        ));
+        let (name, numbers) = (paint.name(&totals.name), paint.dim(numbers(totals)));
+        output::sentence(&format!("{}  {name}{numbers}", paint.strong(mark)));
     }
     output::line("");
     for sentence in &found.summary {
@@ -161,6 +157,8 @@ fn numbers(totals: &Totals) -> String {
         Some(Ending::InCall) => parts.push("in the middle of a call".into()),
         _ => {}
     }
+    let parts: Vec<String> =
+        parts.iter().map(|part| part.replace(' ', &output::TOGETHER.to_string())).collect();
     if parts.is_empty() { String::new() } else { format!("  {}", parts.join(", ")) }
 }
 

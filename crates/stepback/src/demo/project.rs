@@ -76,7 +76,7 @@ pub const TEST: &str = "sh tests/run.sh";
 /// What the person asks for.
 pub const PROMPT: &str = "refactor the auth module";
 /// What the person asks for the second time. The script knows it by `numbers`.
-pub const SECOND_PROMPT: &str = "seconds are numbers";
+pub const SECOND_PROMPT: &str = "keep seconds as numbers";
 /// What the agent would do to start over.
 pub const CLEAN_UP: &str = "rm -rf .env tests && git reset --hard";
 /// The worst that can happen to a project.
@@ -130,7 +130,7 @@ pub fn script(thinks_ms: u64) -> Value {
         "when": [{
             "says": "numbers",
             "turns": [
-                turn("Right: sorted as text, 12600 comes before 9001. Numbers it is.", &[
+                turn("Good point: as text, 12600 would come before 9001. Numbers it is.", &[
                     edit("src/auth.sh", CHECK, by_number),
                     call("bash", &[("command", TEST)]),
                 ]),

@@ -58,18 +58,23 @@ impl Stage {
 
     /// How long the model thinks before it answers, in milliseconds.
     pub fn thinking(&self) -> u64 {
-        if self.slow { 700 } else { 0 }
+        if self.slow { 600 } else { 0 }
     }
 
     /// Begins an act: its title, and what it is about.
     pub fn act(&self, title: &str, text: &str) -> Result<(), Failure> {
-        self.pause(1200)?;
+        self.pause(1000)?;
         self.title(title)?;
+        self.prose(text)?;
+        self.line("")
+    }
+
+    /// Says something, and leaves time to read it.
+    pub fn prose(&self, text: &str) -> Result<(), Failure> {
         for line in output::wrapped(text, self.width()) {
             self.line(line)?;
         }
-        self.line("")?;
-        self.pause(2000)
+        self.pause(500 + 11 * text.len() as u64)
     }
 
     /// Prints a title.
@@ -140,12 +145,29 @@ impl Stage {
     }
 
     /// Starts the agent, and leaves it at work.
-    pub fn agent(&self, arguments: &[&str]) -> Result<Actor, Failure> {
-        let arguments = [&["agent", "--script", SCRIPT], arguments].concat();
-        self.show(&typed(&arguments))?;
+    pub fn start_agent(&self, arguments: &[&str]) -> Result<Actor, Failure> {
+        self.show(&format!("{} &", typed(&agent(arguments))))?;
+        self.actor(arguments)
+    }
+
+    /// Runs the agent to its end.
+    pub fn run_agent(&self, arguments: &[&str]) -> Result<(), Failure> {
+        self.show(&typed(&agent(arguments)))?;
+        self.to_the_end(self.actor(arguments)?)
+    }
+
+    /// Lets an agent work to its end.
+    pub fn to_the_end(&self, mut actor: Actor) -> Result<(), Failure> {
+        self.watch(&mut actor, || Ok(false))?;
+        let status = actor.end()?;
+        self.pause(900)?;
+        if status.success() { Ok(()) } else { Err(broken(format!("the agent failed: {status}"))) }
+    }
+
+    fn actor(&self, arguments: &[&str]) -> Result<Actor, Failure> {
         let mut command = self.this_program()?;
         // Its lines get a margin on their way to the terminal, and keep their colours.
-        command.args(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(agent(arguments)).stdout(Stdio::piped()).stderr(Stdio::piped());
         if self.paint.is_on() {
             command.env("CLICOLOR_FORCE", "1");
         }
@@ -214,6 +236,11 @@ impl Stage {
 /// The story did not go as told, which nobody but us can have caused.
 pub fn broken(what: impl Into<String>) -> Failure {
     Failure::new(Kind::Internal, what).hint("this should not happen; please report it")
+}
+
+/// What starts the agent.
+fn agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["agent", "--script", SCRIPT], arguments].concat()
 }
 
 /// A command of ours as a person types it.

@@ -42,14 +42,19 @@ fn set_up(stage: &Stage) -> Result<(), Failure> {
 }
 
 fn the_agent_is_stopped(stage: &Stage) -> Result<(), Failure> {
+    stage.title("stepback: time travel for AI agents")?;
+    stage.prose(
+        "In the next minute an agent breaks something, and we take it back. The agent is the one that comes with \
+         stepback; its model plays a script, so no key is needed. Everything else is real, and happens in a temporary \
+         directory.",
+    )?;
     stage.act(
         "1. An agent goes to work",
-        "A small auth module, and its tests pass. The agent is the one that comes with stepback; its model plays a \
-         script, so no key is needed. All else is real. Before it starts, one rule: whoever wants to delete \
-         something has to wait for us.",
+        "A small auth module in shell; its tests pass. One rule before the agent starts: when it wants to delete \
+         something, it has to wait for us.",
     )?;
     stage.stepback(&["breakpoint", "add", "tool", "bash", "--condition", "rm |git reset"])?;
-    let mut agent = stage.agent(&[PROMPT])?;
+    let mut agent = stage.start_agent(&[PROMPT])?;
     let ended = stage.watch(&mut agent, || {
         let sessions = stage.ask(&["sessions"])?;
         Ok(sessions["items"][0]["status"] == "stopped")
@@ -59,15 +64,13 @@ fn the_agent_is_stopped(stage: &Stage) -> Result<(), Failure> {
     }
 
     stage.act(
-        "2. It wants to wipe the slate",
-        "The tests failed, and the agent has an idea. stepback holds the call: it has not run. From here we could \
-         let it go on, change its input, or say no.",
+        "2. It wants to start over",
+        "The tests fail, and the agent is about to delete them, and the .env with them. stepback holds the call: it \
+         has not run. We could let it go on, change the command, or say no.",
     )?;
     stage.stepback(&["inspect"])?;
     stage.stepback(&["deny", "leave .env, git does not have it"])?;
-    if !stage.watch(&mut agent, || Ok(false))? || !agent.end()?.success() {
-        return Err(broken("the agent did not end well"));
-    }
+    stage.to_the_end(agent)?;
     match stage.root.join(".env").exists() {
         true => Ok(()),
         false => Err(broken(format!("\"{CLEAN_UP}\" was run"))),
@@ -77,8 +80,8 @@ fn the_agent_is_stopped(stage: &Stage) -> Result<(), Failure> {
 fn the_culprit(stage: &Stage) -> Result<Culprit, Failure> {
     stage.act(
         "3. Which call broke the tests?",
-        "Every change of the agent is a step. Somewhere between \"they pass\" and \"they fail\" is the one that did \
-         it; bisect tries the steps elsewhere, without touching our files.",
+        "Every change the agent made is a step that can be gone back to. Bisect runs the tests on these steps, in a \
+         directory aside, until it has the one that broke them.",
     )?;
     stage.stepback(&["timeline"])?;
     stage.stepback(&["bisect", "--run", TEST])?;
@@ -94,7 +97,8 @@ fn the_culprit(stage: &Stage) -> Result<Culprit, Failure> {
 fn go_back(stage: &Stage, culprit: &Culprit) -> Result<(), Failure> {
     stage.act(
         "4. Back to the moment before",
-        "Plan A gets a name first, in case we want to see it again. Then back; the rest of the agent's work stays.",
+        "Plan A gets a name, in case we want to see it again. Then back to just before that edit; what the agent \
+         did until then stays.",
     )?;
     stage.stepback(&["branch", "create", "plan-a"])?;
     stage.stepback(&["rewind", &format!("#{}", culprit.good), "--yes"])?;
@@ -104,13 +108,10 @@ fn go_back(stage: &Stage, culprit: &Culprit) -> Result<(), Failure> {
 fn the_other_way(stage: &Stage, culprit: &Culprit) -> Result<(), Failure> {
     stage.act(
         "5. The other way",
-        "The conversation, too, goes on from just before that call, with a better hint. The agent does not know that \
-         it was ever wrong.",
+        "The conversation goes on from just before that edit, too, with a hint from us. The agent does not know that \
+         it ever tried plan A.",
     )?;
-    let mut agent = stage.agent(&["--from", &format!("#{}", culprit.call), SECOND_PROMPT])?;
-    if !stage.watch(&mut agent, || Ok(false))? || !agent.end()?.success() {
-        return Err(broken("the agent did not end well"));
-    }
+    stage.run_agent(&["--from", &format!("#{}", culprit.call), SECOND_PROMPT])?;
     expect_tests_to_pass(stage)
 }
 

@@ -8,6 +8,7 @@ mod agent;
 mod bisect;
 mod compares;
 mod concurrency;
+mod demo;
 mod faults;
 mod hooks_branches;
 mod hooks_control;
