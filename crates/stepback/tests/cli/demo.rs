@@ -1,12 +1,12 @@
 //! `stepback demo`: what it tells is what happened, and what it promises to leave, or not to leave, is so.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
+use crate::pseudo_terminal::Terminal;
 use crate::sandbox::{Ran, Sandbox};
 
 /// The demo in a world whose temporary files are its own.
@@ -128,36 +128,24 @@ fn what_is_kept_can_be_explored_as_it_says() {
 #[test]
 fn an_interruption_ends_the_agent_and_says_where_things_are() {
     let world = Sandbox::new();
-    let mut child = demo(&world, &["--fast"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    // The first thing the agent says: it is at work now.
-    while !line.starts_with("  │") {
-        line.clear();
-        assert_ne!(out.read_line(&mut line).unwrap(), 0, "the agent never began");
-    }
-    let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(id, Signal::INT).unwrap();
-    let mut rest = String::new();
-    // The end of the output is the end of everybody who could write to it.
-    out.read_to_string(&mut rest).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-    in_order(&rest, &["Interrupted; the agent is ended.", "cd ", "rm -r "]);
+    let mut terminal = Terminal::start(demo(&world, &[]));
+    terminal.expect("refactor the auth module").expect("stopped;");
+    terminal.signal(Signal::INT);
+    terminal.expect("Interrupted; the agent is ended.").expect("cd ").expect("rm -r ");
+    assert_eq!(terminal.wait().code(), Some(130));
     let [place] = &left(&world)[..] else { panic!("{:?}", left(&world)) };
     let mut command = world.command(["sessions", "--json"]);
     command.current_dir(place.join("auth")).env("STEPBACK_HOME", place.join("store"));
     let sessions = Ran::from(command.output().unwrap()).exits(0).json();
-    for session in sessions["items"].as_array().unwrap() {
-        assert_eq!(session["status"], "ended", "{session}");
-    }
+    assert_eq!(sessions["items"][0]["status"], "ended", "{sessions}");
+    assert!(place.join("auth/.env").exists());
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_and_leaves_nothing() {
+fn without_a_reader_nothing_is_left() {
     let world = Sandbox::new();
-    let mut child = demo(&world, &["--fast"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut first = [0; 1];
-    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(demo(&world, &["--fast"]).stdout(writer).status().unwrap().code(), Some(0));
     assert_eq!(left(&world), [] as [PathBuf; 0]);
 }
