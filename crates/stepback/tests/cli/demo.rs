@@ -58,6 +58,7 @@ const STORY: &[&str] = &[
     "--from '#",
     "All tests pass.",
     "$ stepback compare plan-a main --summary",
+    "tool-start (edit: src/auth.sh)",
     "has 1 failed step fewer",
     "They end with 2 files that differ.",
     "$ rm -rf ./* .git .gitignore .env",
