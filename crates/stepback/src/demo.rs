@@ -69,6 +69,7 @@ fn say_goodbye(stage: &Stage, kept: Option<&Path>) -> Result<(), Failure> {
         stage.suggest("stepback replay", "the second try, step by step")?;
         stage.suggest("stepback changes", "who changed what, and why")?;
         stage.suggest("stepback compare plan-a main", "both tries in two columns")?;
+        stage.suggest("stepback rerun", "the second try once more, elsewhere, from its recording")?;
         stage.suggest("stepback branch switch plan-a", "plan A again; \"stepback undo\" comes back")?;
         the_way_out(stage, place)?;
     }

@@ -79,7 +79,7 @@ fn is_agents_id(workspace: &Workspace<'_>, text: &str) -> bool {
 }
 
 /// Which steps are shown.
-enum Steps {
+pub enum Steps {
     /// None.
     Hidden,
     /// Those that differ, and what is around them.
@@ -99,7 +99,7 @@ impl Steps {
 }
 
 /// Shows a comparison to a person.
-fn show(found: &Comparison, steps: Steps) {
+pub fn show(found: &Comparison, steps: Steps) {
     let paint = Paint::stdout();
     for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
         let (name, numbers) = (paint.name(&totals.name), paint.dim(numbers(totals)));
