@@ -1,8 +1,8 @@
 //! `bench bisect`: how long a past state takes to be set up for a probe, beside git's ways of doing the same.
 //!
 //! stepback and git record the same thousand states of equal copies of a tree. stepback then searches for the step that
-//! broke something, and git sets up the same states in the same order: as `git bisect` does, by checking one after the other
-//! out in one directory, and as a fresh worktree for each.
+//! broke something, and git sets up the same states in the same order, as `git bisect` does: by checking one after the other
+//! out in one directory, here a worktree of its own, which is made for the first.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,7 +36,6 @@ pub struct Measured {
     /// For each probe the milliseconds of each round.
     stepback: Vec<Vec<f64>>,
     checkout: Vec<Vec<f64>>,
-    worktree: Vec<Vec<f64>>,
     /// The whole search in milliseconds, one for each round.
     search: Vec<f64>,
     git_search: Vec<f64>,
@@ -59,7 +58,8 @@ pub fn measure(run: &mut Run<'_>, tree: &Tree) -> Result<Measured> {
     let history = record(&area, &run.binary, tree, run.options.turns)?;
     let mut measured =
         Measured { files: tree.files, checkpoints: history.points.len(), ..Measured::default() };
-    for round in 0..if run.options.quick { 1 } else { 3 } {
+    let rounds = if run.options.quick { 1 } else { 3 };
+    for round in 0..rounds {
         for turn in 0..2 {
             flush(&run.area);
             run.monitor.sample("bisect");
@@ -67,7 +67,7 @@ pub fn measure(run: &mut Run<'_>, tree: &Tree) -> Result<Measured> {
             if (round + turn) % 2 == 0 {
                 ours(&area, &run.binary, &history, &mut measured)?;
             } else {
-                theirs(&area, &history, &mut measured)?;
+                theirs(&area, round, &history, &mut measured)?;
             }
         }
     }
@@ -83,7 +83,7 @@ fn record(area: &Path, binary: &Path, tree: &Tree, steps: usize) -> Result<Histo
     ours.reset()?;
     let mut candidates = Candidates::find(&tree.origin, 11)?;
     let broken = steps * 7 / 10;
-    let mut points = Vec::new();
+    let mut ids = Vec::new();
     for number in 0..steps {
         let script = candidates.script(if number % MANY_CHANGES == 0 { 10 } else { 3 });
         for root in [&ours.place().tree, &theirs] {
@@ -93,11 +93,18 @@ fn record(area: &Path, binary: &Path, tree: &Tree, steps: usize) -> Result<Histo
             }
         }
         let (id, _) = ours.checkpoint(&format!("step {number}"))?;
-        quietly(git::command().args(["add", "-A"]).current_dir(&theirs))?;
+        let touched = script.touched();
+        let broken = (number == broken).then_some("broken");
+        let paths = touched.iter().map(String::as_str).chain(broken);
+        quietly(git::command().args(["add", "-A", "--"]).args(paths).current_dir(&theirs))?;
         quietly(git::command().args(["commit", "-q", "-m", &format!("step {number}")]).current_dir(&theirs))?;
-        let commit = git::line(&quietly(git::command().args(["rev-parse", "HEAD"]).current_dir(&theirs))?);
-        points.push((id, commit));
+        ids.push(id);
     }
+    let commits = quietly(git::command().args(["rev-list", "--reverse", "HEAD"]).current_dir(&theirs))?;
+    let commits = String::from_utf8_lossy(&commits).into_owned();
+    // The first commit is the tree as it was generated.
+    let points: Vec<_> = ids.into_iter().zip(commits.lines().skip(1).map(str::to_owned)).collect();
+    ensure!(points.len() == steps, "git has not as many commits as there are checkpoints");
     // In git's favour: a repository in daily use is not always packed.
     quietly(git::command().args(["gc", "-q"]).current_dir(&theirs))?;
     Ok(History { ours, theirs, points, broken })
@@ -134,19 +141,13 @@ fn ours(area: &Path, binary: &Path, history: &History, measured: &mut Measured) 
     Ok(())
 }
 
-fn theirs(area: &Path, history: &History, measured: &mut Measured) -> Result<()> {
-    let (one, fresh) = (area.join("git").join("one"), area.join("git").join("fresh"));
+fn theirs(area: &Path, round: usize, history: &History, measured: &mut Measured) -> Result<()> {
+    // A new one each time, and none is removed before the end: for minutes after many files were removed, ext4 makes new ones
+    // more slowly.
+    let one = area.join("git").join(format!("worktree{round}"));
     let commit = |number: usize| history.points[number].1.as_str();
     measured.checkout.resize(measured.order.len(), Vec::new());
-    measured.worktree.resize(measured.order.len(), Vec::new());
     for (at, number) in measured.order.iter().enumerate() {
-        let mut add = git::command();
-        add.args(["worktree", "add", "-q", "--detach"])
-            .arg(&fresh)
-            .arg(commit(*number))
-            .current_dir(&history.theirs);
-        measured.worktree[at].push(timed(&mut add)?);
-        forget(history, &fresh)?;
         let mut set_up = git::command();
         match at {
             0 => set_up
@@ -159,28 +160,19 @@ fn theirs(area: &Path, history: &History, measured: &mut Measured) -> Result<()>
         measured.checkout[at].push(timed(&mut set_up)?);
     }
     let last = commit(history.points.len() - 1);
-    let run = |args: &[&str]| quietly(git::command().args(args).current_dir(&one));
     let mut clock = Clock::start();
-    clock.run(git::command().args(["bisect", "start", "-q", last, commit(0)]).current_dir(&one))?;
+    clock.run(git::command().args(["bisect", "start", last, commit(0)]).current_dir(&one))?;
     let said = clock.run(git::command().args(["bisect", "run", "sh", "-c", COMMAND]).current_dir(&one))?;
     measured.git_search.push(ms(clock.stop().wall));
     let first = format!("{} is the first bad commit", commit(history.broken));
     ensure!(String::from_utf8_lossy(&said).contains(&first), "git found another commit");
-    run(&["bisect", "reset", "-q"]).or_else(|_| run(&["bisect", "reset"]))?;
-    forget(history, &one)
+    Ok(())
 }
 
 fn timed(command: &mut Command) -> Result<f64> {
     let mut clock = Clock::start();
     clock.run(command)?;
     Ok(ms(clock.stop().wall))
-}
-
-fn forget(history: &History, worktree: &Path) -> Result<()> {
-    let mut command = git::command();
-    command.args(["worktree", "remove", "--force"]).arg(worktree).current_dir(&history.theirs);
-    quietly(&mut command)?;
-    Ok(())
 }
 
 impl Measured {
@@ -192,7 +184,7 @@ impl Measured {
     pub fn json(&self) -> Value {
         json!({
             "files": self.files, "checkpoints": self.checkpoints, "probed": self.order, "stepback_ms": self.stepback,
-            "git_checkout_ms": self.checkout, "git_worktree_ms": self.worktree, "search_ms": self.search,
+            "git_ms": self.checkout, "search_ms": self.search,
             "git_bisect_ms": self.git_search, "peak_memory_bytes": self.peak,
         })
     }
@@ -212,19 +204,8 @@ impl Measured {
 
     /// The tables of the report.
     pub fn report(&self) -> String {
-        let (ours, checkout, worktree) =
-            (Self::medians(&self.stepback), Self::medians(&self.checkout), Self::medians(&self.worktree));
-        let mut table = Table::new(
-            [
-                "probe",
-                "checkpoint",
-                "stepback",
-                "git checkout",
-                "git worktree add",
-                "git checkout ÷ stepback",
-            ]
-            .into_iter(),
-        );
+        let (ours, checkout) = (Self::medians(&self.stepback), Self::medians(&self.checkout));
+        let mut table = Table::new(["probe", "checkpoint", "stepback", "git", "git ÷ stepback"].into_iter());
         let shown = |value: Option<&f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
         for (at, number) in self.order.iter().enumerate() {
             let ratio = checkout.get(at).zip(ours.get(at)).map(|(git, ours)| git / ours);
@@ -233,7 +214,6 @@ impl Measured {
                 format!("{} of {}", number + 1, self.checkpoints),
                 shown(ours.get(at)),
                 shown(checkout.get(at)),
-                shown(worktree.get(at)),
                 ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2} ×")),
             ]);
         }

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Seen {
     /// From the request to the first byte of the body.
     pub first: Duration,
+    /// When it asked, and when it had the last byte.
+    pub between: Option<(Instant, Instant)>,
     /// How late each piece came, in milliseconds.
     pub lags: Vec<f64>,
 }
@@ -83,6 +85,7 @@ impl Agent {
             }
             if tail.ends_with(END) {
                 ensure!(wanted.every.is_zero() || seen.lags.len() == wanted.pieces, "pieces are missing");
+                seen.between = Some((begun, Instant::now()));
                 return Ok(seen);
             }
             let kept = (END.len() + DIGITS).min(tail.len() - done);
@@ -117,11 +120,15 @@ pub fn together(
             running.push(agent);
         }
         all_connected.wait();
-        let begun = Instant::now();
-        let mut lags = Vec::new();
+        let (mut lags, mut between) = (Vec::new(), Vec::new());
         for agent in running {
-            lags.extend(agent.join().map_err(|_| anyhow!("an agent panicked"))??.lags);
+            let seen = agent.join().map_err(|_| anyhow!("an agent panicked"))??;
+            lags.extend(seen.lags);
+            between.extend(seen.between);
         }
-        Ok(Together { took: begun.elapsed(), lags })
+        let begun = between.iter().map(|(begun, _)| *begun).min();
+        let ended = between.iter().map(|(_, ended)| *ended).max();
+        let took = ended.zip(begun).map_or(Duration::ZERO, |(ended, begun)| ended - begun);
+        Ok(Together { took, lags })
     })
 }
