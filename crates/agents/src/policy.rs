@@ -116,7 +116,7 @@ pub fn stand_in(
         let Some(end) = steps.iter().find(ends) else { continue };
         use_up(scratch, step.number)?;
         let (before, after) = (original.state_of(start)?, original.state_of(end)?);
-        return Ok(match original.carry_over(&before, &after, &scratch.root)? {
+        return Ok(match original.carry_over(&before, &after, &scratch.root)?.is_some() {
             true => "this is a rerun: what the call did when it was recorded was put in place".to_owned(),
             false => {
                 "this is a rerun, and what the call did when it was recorded does not fit any more".to_owned()
