@@ -160,6 +160,7 @@ impl<'w> Scratch<'w> {
             }
         }
         Ok(true)
+    }
 }
 
 fn stamp(meta: &fs::Metadata) -> Stamp {
