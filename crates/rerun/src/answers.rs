@@ -76,6 +76,8 @@ pub struct Replayer {
     moved: Vec<(String, String)>,
     /// What calls came to when they were recorded, by their ids, if they do not run now.
     results: HashMap<String, Value>,
+    /// Whether what is changed shows in the instructions, which otherwise may differ: they describe the machine.
+    instructs: bool,
     state: Mutex<State>,
 }
 
@@ -131,6 +133,8 @@ impl Replayer {
         on_difference: OnDifference,
         timing: Timing,
     ) -> Self {
+        let instructs =
+            changes.iter().any(|change| matches!(change, Change::System(_) | Change::Memory { .. }));
         let changes = changes.iter().filter_map(|change| applied(tape, change)).collect();
         let mut moved: Vec<(String, String)> = directories
             .all
@@ -141,7 +145,7 @@ impl Replayer {
         moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
         let recording = Recording::new(tape.exchanges.clone(), directories.places());
         let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
-        Self { on_difference, timing, changes, moved, results: HashMap::new(), state }
+        Self { on_difference, timing, changes, moved, results: HashMap::new(), instructs, state }
     }
 
     /// Lets the model hear what calls came to when they were recorded, whatever they come to now.
@@ -228,6 +232,18 @@ impl Replayer {
         Decision::Recorded { response, timing: self.timing }
     }
 
+    /// A request that asks the same under instructions that were changed does not ask the same.
+    fn otherwise_instructed(&self, state: &State, wire: Wire, at: usize, request: &Request) -> Found {
+        let recorded = meaning::asked(wire, &state.recording.exchanges()[at].request).system;
+        let present = meaning::asked(wire, request).system;
+        if !self.instructs || recorded == present {
+            return Found::Same(at);
+        }
+        let path = "system".to_owned();
+        let difference = Difference { path, recorded: Some(recorded), present: Some(present) };
+        Found::Different { nearest: Some(at), differences: vec![difference] }
+    }
+
     fn refused(state: &mut State, status: u16, message: String) -> Decision {
         state.tally.refused += 1;
         Decision::Refuse { status, message }
@@ -271,7 +287,11 @@ impl Answers for Replayer {
                 OnDifference::Nearest => {}
             }
         }
-        match state.recording.find(&known) {
+        let found = match state.recording.find(&known) {
+            Found::Same(at) => self.otherwise_instructed(state, wire, at, &known),
+            other => other,
+        };
+        match found {
             Found::Same(at) | Found::Background(Some(at)) => self.recorded(state, wire, at),
             Found::Background(None) => {
                 Self::refused(state, 404, "this call was not recorded, and nothing depends on it".into())
