@@ -1,6 +1,7 @@
 //! `stepback run`: one run of an agent with our hooks, and with its model calls through our proxy.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -63,7 +64,9 @@ pub fn run(arguments: &Arguments, wanted: &Run) -> Answer {
     } else {
         carried(arguments, wanted, agent, &run, routes, plan, directory)?
     };
-    Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
+    // A signal that ended it is told as shells do.
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 /// Runs the agent with its model calls through a proxy. If there can be none, it runs without: to record is never more
@@ -108,7 +111,7 @@ fn carried(
                 told.push((route, proxy.url()));
                 proxies.push(proxy);
             }
-            Err(error) => without(format!("{}: {error}", route.upstream)),
+            Err(error) => without(format!("{}: {error}", stepback_redact::redact(&route.upstream))),
         }
     }
     install::through(agent, run, &told, &mut plan).map_err(refused)?;
