@@ -107,6 +107,9 @@ pub struct Ran {
     pub output: String,
 }
 
+/// Says what an agent is run with, from where its model calls go.
+pub(crate) type Prepare<'a> = dyn FnOnce(&[(Route, String)]) -> Result<Inside, RerunError> + 'a;
+
 /// An agent that is ready to be run.
 pub(crate) struct Ready<'a> {
     /// Its name in the record.
@@ -114,7 +117,7 @@ pub(crate) struct Ready<'a> {
     /// Where its model calls would go.
     pub routes: Vec<Route>,
     /// What it is run with, once it is known where its model calls go instead.
-    pub inside: Box<dyn FnOnce(&[(Route, String)]) -> Result<Inside, RerunError> + 'a>,
+    pub inside: Box<Prepare<'a>>,
     /// What the directories of then are now.
     pub directories: Directories,
     /// Whether its model calls are recorded by us; otherwise it does that itself.

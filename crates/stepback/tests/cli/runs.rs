@@ -148,6 +148,26 @@ fn an_interruption_is_for_the_agent_alone() {
 }
 
 #[test]
+fn whoever_ends_the_run_ends_the_agent() {
+    for (signal, name) in [(Signal::TERM, "TERM"), (Signal::HUP, "HUP")] {
+        let fake = Fake::doing(&format!(
+            "trap 'echo told; exit 9' {name}; touch begun; while :; do sleep 0.1; done"
+        ));
+        let temp = fake.world.root().join("temp");
+        fs::create_dir(&temp).unwrap();
+        let mut command = fake.command(&RUN);
+        command.env("TMPDIR", &temp).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        until("the agent works", || fake.world.path("begun").exists());
+        send(&child, signal);
+        let ran: Ran = child.wait_with_output().unwrap().into();
+        assert!(ran.exits(9).out.contains("told"));
+        assert!(fs::read_dir(&temp).unwrap().next().is_none(), "its settings are left");
+        assert_eq!(of_kind(&fake.world, "model-end").len(), 1);
+    }
+}
+
+#[test]
 fn it_is_run_again_without_its_model_and_not_without_its_program() {
     let fake = Fake::doing("echo made > made");
     fake.run(&RUN).exits(0);
