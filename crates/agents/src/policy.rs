@@ -104,7 +104,8 @@ pub fn stand_in(
         }
         let detail = step.facts.detail.map(|hash| json::load(original.store(), hash)).transpose();
         let detail = detail.map_err(|error| EngineError::Input(error.to_string()))?.unwrap_or_default();
-        if detail["input"].to_string() != wanted {
+        let given = detail["input"].to_string();
+        if given != wanted {
             continue;
         }
         let ends = |other: &&StoredCheckpoint| {
