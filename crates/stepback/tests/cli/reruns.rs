@@ -219,9 +219,27 @@ fn it_begins_in_the_middle_and_ends_where_it_is_told_to() {
 }
 
 #[test]
+fn a_point_says_which_session_is_meant() {
+    let world = played(&script());
+    let (first, shell) = (items(&world.json(["sessions"]))[0]["id"].clone(), number_of(&world, "bash"));
+    let path = world.root().join("script.json");
+    fs::write(&path, json!({ "turns": [{ "text": "nothing to do" }] }).to_string()).unwrap();
+    world.ok(["agent", "--script", path.to_str().unwrap(), "once more"]);
+    let second = items(&world.json(["sessions"]))[0]["id"].clone();
+    assert_eq!(again(&world, &[], 0)["of"], second);
+    let done = again(&world, &["--from", &format!("#{shell}")], 0);
+    assert_eq!((&done["of"], &done["model_calls"]["parted"]), (&first, &Value::Null), "{done:#}");
+    let ran = world.run(["rerun", second.as_str().unwrap(), "--from", &format!("#{shell}")]).exits(2);
+    assert!(ran.err.contains("another session"), "{}", ran.err);
+}
+
+#[test]
 fn time_is_limited() {
     let world =
         played(&json!({ "turns": [{ "calls": [bash("sleep 0.1; echo x > x")] }, { "text": "end" }] }));
+    for forever in ["99999999999999h", "18000000000000000000s"] {
+        assert_eq!(again(&world, &["--timeout", forever], 0)["status"], "completed");
+    }
     let number = number_of(&world, "bash");
     let change = format!("#{number}.input.command=touch begun; sleep 300");
     let done = again(&world, &["--set", &change, "--timeout", "1s"], 5);
