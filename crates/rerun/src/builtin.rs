@@ -68,8 +68,10 @@ pub(crate) fn ready<'a>(
     original: &Workspace<'_>,
     stage: &'a Stage<'a>,
 ) -> Result<Ready<'a>, RerunError> {
-    let aside = run::aside(stage);
-    fs::create_dir_all(&aside).map_err(io("make a directory for the rerun"))?;
+    let (aside, temp) = (run::aside(stage), stage.dir.join("tmp"));
+    for dir in [&aside, &temp] {
+        fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
+    }
     let mut beginning = beginning(wish, from, original)?;
     let directories = Directories {
         all: vec![("{workspace}", stage.original_root.to_path_buf(), stage.scratch.root.clone())],
@@ -85,8 +87,11 @@ pub(crate) fn ready<'a>(
         let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
         let mut env: Vec<(String, String)> =
             stage.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-        env.retain(|(name, _)| name != "STEPBACK_HOME");
-        env.push(("STEPBACK_HOME".to_owned(), stage.store.display().to_string()));
+        // Commands need a place for passing files, and behind the fence there is none but this.
+        for (name, dir) in [("STEPBACK_HOME", stage.store), ("TMPDIR", &temp)] {
+            env.retain(|(known, _)| known != name);
+            env.push((name.to_owned(), dir.display().to_string()));
+        }
         Ok(Inside {
             argv: words.iter().map(|word| word.display().to_string()).collect(),
             env,

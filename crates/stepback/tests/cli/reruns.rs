@@ -279,6 +279,19 @@ fn calls_run_are_replayed_or_do_not_happen() {
 }
 
 #[test]
+fn commands_have_a_place_for_passing_files() {
+    let command = "f=$(mktemp) && echo passing > $f && cat $f > kept && rm $f && cat <<< here >> kept";
+    let world = played(&json!({ "turns": [{ "calls": [bash(command)] }, { "text": "end" }] }));
+    let done = again(&world, &[], 0);
+    assert_eq!(
+        (&done["status"], &done["model_calls"]["parted"]),
+        (&json!("completed"), &Value::Null),
+        "{done:#}"
+    );
+    assert_eq!(file_of(&world, &done, "kept").as_deref(), Some("passing\nhere\n"));
+}
+
+#[test]
 fn its_branch_has_a_name_a_status_and_can_be_forgotten() {
     let world = played(&script());
     again(&world, &["--branch", "try"], 0);
