@@ -292,6 +292,48 @@ fn commands_have_a_place_for_passing_files() {
 }
 
 #[test]
+fn everything_that_was_said_is_said_again() {
+    let turns = [
+        json!({ "calls": [bash("echo 1 > one")] }),
+        json!({ "text": "first done" }),
+        json!({ "calls": [bash("echo 2 > two")] }),
+        json!({ "text": "second done" }),
+    ];
+    let world = played(&json!({ "turns": turns }));
+    let session = items(&world.json(["sessions"]))[0]["id"].as_str().unwrap().to_string();
+    let path = world.root().join("script.json");
+    world.ok(["agent", "--script", path.to_str().unwrap(), "--session", &session, "and the second"]);
+    let done = again(&world, &[], 0);
+    assert_eq!(done["model_calls"], json!({ "recorded": 4, "live": 0, "refused": 0, "parted": null }));
+    assert_eq!(essence(&world, &session), essence(&world, done["session"].as_str().unwrap()));
+    holds_the_same(&world, &done);
+    let done = again(&world, &["--set", "prompt[1]=or something else"], 0);
+    assert_eq!(
+        (&done["model_calls"]["recorded"], &done["model_calls"]["parted"]["call"]),
+        (&json!(2), &json!(3)),
+        "{done:#}"
+    );
+    assert_eq!(
+        (file_of(&world, &done, "one").as_deref(), file_of(&world, &done, "two")),
+        (Some("1\n"), None)
+    );
+}
+
+#[test]
+fn several_at_once_have_names_of_their_own() {
+    let world = played(&script());
+    let runs: Vec<_> = (0..4).map(|_| world.spawn(&["rerun", "--json"])).collect();
+    let mut names: Vec<String> = Vec::new();
+    for run in runs {
+        let ran: Ran = run.wait_with_output().unwrap().into();
+        names.push(ran.exits(0).json()["branch"].as_str().unwrap().to_string());
+    }
+    names.sort();
+    assert_eq!(names, ["rerun-1", "rerun-2", "rerun-3", "rerun-4"]);
+    world.expect_sound("after all of them");
+}
+
+#[test]
 fn its_branch_has_a_name_a_status_and_can_be_forgotten() {
     let world = played(&script());
     again(&world, &["--branch", "try"], 0);
