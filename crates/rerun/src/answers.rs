@@ -57,11 +57,13 @@ impl Tally {
     /// This, and then that.
     #[must_use]
     pub fn and(self, then: Self) -> Self {
+        let before = self.recorded + self.live + self.refused;
+        let later = then.parted.map(|parted| Parted { call: before + parted.call, ..parted });
         Self {
             recorded: self.recorded + then.recorded,
             live: self.live + then.live,
             refused: self.refused + then.refused,
-            parted: self.parted.or(then.parted),
+            parted: self.parted.or(later),
         }
     }
 }

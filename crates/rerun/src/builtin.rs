@@ -17,7 +17,7 @@ use stepback_builtin::{Happening, NAME, Options, Outcome, Price, Provider, ToolP
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::meaning;
 use stepback_model::conversation;
-use stepback_model::record::StepKind;
+use stepback_model::record::{Session, StepKind};
 use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
 
@@ -34,6 +34,8 @@ pub const OPTION: &str = "--again";
 /// How the agent begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beginning {
+    /// The session that goes on, if it is not a new one.
+    session: Option<String>,
     prompt: Option<String>,
     history: Vec<Value>,
     memory: Map<String, Value>,
@@ -61,19 +63,19 @@ struct Recorded {
     result: ToolResult,
 }
 
-/// Gets the built-in agent ready to begin at `from`.
+/// Gets the built-in agent ready to begin at `from`, or to go on with the next prompt in the session of the rerun.
 pub(crate) fn ready<'a>(
     wish: &Wish<'_>,
     from: &StoredCheckpoint,
     original: &Workspace<'_>,
     stage: &'a Stage<'a>,
+    goes_on: Option<&Session>,
 ) -> Result<Ready<'a>, RerunError> {
-    let aside = run::aside(stage);
-    let temp = stage.dir.join("tmp");
+    let (aside, temp) = (run::aside(stage), stage.dir.join("tmp"));
     for dir in [&aside, &temp] {
         fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
     }
-    let mut beginning = beginning(wish, from, original)?;
+    let mut beginning = beginning(wish, from, original, goes_on)?;
     let directories = Directories {
         all: vec![("{workspace}", stage.original_root.to_path_buf(), stage.scratch.root.clone())],
     };
@@ -94,9 +96,11 @@ pub(crate) fn ready<'a>(
         let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
         let mut env: Vec<(String, String)> =
             stage.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-        env.retain(|(name, _)| name != "STEPBACK_HOME" && name != "TMPDIR");
-        env.push(("STEPBACK_HOME".to_owned(), stage.store.display().to_string()));
-        env.push(("TMPDIR".to_owned(), temp.display().to_string()));
+        // Commands need a place for passing files, and behind the fence there is none but this.
+        for (name, dir) in [("STEPBACK_HOME", stage.store), ("TMPDIR", &temp)] {
+            env.retain(|(known, _)| known != name);
+            env.push((name.to_owned(), dir.display().to_string()));
+        }
         Ok(Inside {
             argv: words.iter().map(|word| word.display().to_string()).collect(),
             env,
@@ -110,20 +114,28 @@ fn beginning(
     wish: &Wish<'_>,
     from: &StoredCheckpoint,
     original: &Workspace<'_>,
+    goes_on: Option<&Session>,
 ) -> Result<Beginning, RerunError> {
     let tape = wish.tape;
     let damaged = || RerunError::NotHere("the recorded conversation is damaged".into());
     let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
-    let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
+    // Both workspaces are in one store.
+    let (said_so_far, remembered) = match goes_on {
+        Some(session) => (session.info.tip, session.info.slots.memory),
+        None => (state.conversation, state.memory),
+    };
+    let lines = conversation::texts(original.store(), said_so_far).map_err(EngineError::from)?;
     let mut history = stepback_builtin::resumable(&lines).ok_or_else(damaged)?;
     let mut prompt = None;
     let number = from.checkpoint.step.number;
-    if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {
+    if goes_on.is_some() {
+        prompt = tape.prompts.get(wish.prompt).map(|said| said.text.clone());
+    } else if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {
         // It is said once more, by whoever runs it again.
         history.pop();
         prompt = Some(said.text.clone());
     }
-    let memory = state.memory.map(|hash| stepback_model::json::load(original.store(), hash));
+    let memory = remembered.map(|hash| stepback_model::json::load(original.store(), hash));
     let mut memory = match memory.transpose().map_err(|_| damaged())? {
         Some(Value::Object(memory)) => memory,
         _ => Map::new(),
@@ -143,16 +155,15 @@ fn beginning(
         match change {
             Change::Model(name) => model = Some(name.clone()),
             Change::System(text) => system = Some(text.clone()),
-            Change::Memory { path, value } => set(&mut memory, path, value.clone()),
-            Change::Prompt { old, new, .. } => {
-                if prompt.as_ref() == Some(old) {
-                    prompt = Some(new.clone());
-                }
+            Change::Memory { path, value } if goes_on.is_none() => set(&mut memory, path, value.clone()),
+            Change::Prompt { nth, new, .. } if *nth == wish.prompt => {
+                prompt = prompt.map(|_| new.clone());
             }
-            Change::Input { .. } | Change::Output { .. } => {}
+            Change::Memory { .. } | Change::Prompt { .. } | Change::Input { .. } | Change::Output { .. } => {}
         }
     }
     Ok(Beginning {
+        session: goes_on.and_then(|session| session.info.external.clone()),
         prompt,
         history,
         memory,
@@ -225,6 +236,7 @@ impl Beginning {
             Tools::Recorded => ToolPolicy::Recorded(Box::new(recall)),
         };
         let options = Options {
+            session: self.session,
             prompt: self.prompt,
             history: self.history,
             memory: self.memory,

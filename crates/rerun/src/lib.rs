@@ -181,6 +181,8 @@ pub fn rerun(
         max_steps: options.max_steps,
         timeout: options.timeout,
     };
+    // Two that begin at the same time do not take the same name.
+    let lock = workspace.lock_recording()?;
     let branch = match &options.branch {
         Some(name) => {
             workspace.check_new_branch(name)?;
@@ -200,6 +202,7 @@ pub fn rerun(
         process: std::process::id(),
     };
     workspace.note_rerun(&rerun)?;
+    drop(lock);
     let ran = play(workspace, who, &wish, &from, around, &mut rerun, begun);
     let (ran, state) = match ran {
         Ok(ran) => ran,
@@ -273,10 +276,7 @@ fn play(
         certificates: around.certificates,
         interrupted: around.interrupted,
     };
-    let mut ran = match who {
-        Who::Agent(agent) => prompts(agent, wish, from, workspace, &stage)?,
-        Who::BuiltIn => run::run(builtin::ready(wish, from, workspace, &stage)?, wish, &stage)?,
-    };
+    let mut ran = prompts(who, wish, from, workspace, &stage)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =
         scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
@@ -291,22 +291,29 @@ fn play(
 
 /// Asks an agent one prompt after the other, as the person did.
 fn prompts(
-    agent: Agent,
+    who: Who,
     wish: &Wish<'_>,
     from: &StoredCheckpoint,
     original: &Workspace<'_>,
     stage: &Stage<'_>,
 ) -> Result<Ran, RerunError> {
+    let one = |wish: &Wish<'_>, goes_on: Option<&Session>| {
+        let ready = match who {
+            Who::Agent(agent) => {
+                let session = goes_on.and_then(|session| session.info.external.clone());
+                agent::ready(agent, wish, from, original, stage, session)?
+            }
+            Who::BuiltIn => builtin::ready(wish, from, original, stage, goes_on)?,
+        };
+        run::run(ready, wish, stage)
+    };
     let begun = Instant::now();
-    let ready = agent::ready(agent, wish, from, original, stage, None)?;
-    let mut ran = run::run(ready, wish, stage)?;
+    let mut ran = one(wish, None)?;
     for prompt in wish.prompt + 1..wish.tape.prompts.len() {
-        let session = ran.session.as_ref().and_then(|session| session.info.external.clone());
+        let session = ran.session.as_ref().filter(|session| session.info.external.is_some());
         let (Ended::Exited(0), Some(session)) = (&ran.ended, session) else { break };
         let timeout = wish.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
-        let next = Wish { prompt, timeout, ..*wish };
-        let ready = agent::ready(agent, &next, from, original, stage, Some(session))?;
-        let then = run::run(ready, &next, stage)?;
+        let then = one(&Wish { prompt, timeout, ..*wish }, Some(session))?;
         ran = Ran { tally: ran.tally.and(then.tally), session: then.session.or(ran.session), ..then };
     }
     Ok(ran)

@@ -245,6 +245,7 @@ fn watch(
     taken: &Receiver<()>,
 ) -> Result<Ended, RerunError> {
     let begun = Instant::now();
+    let limited = wish.until.is_some() || wish.max_steps.is_some();
     let mut parted_at: Option<Instant> = None;
     loop {
         let exited = child.try_wait().map_err(io("wait for the agent"))?;
@@ -256,7 +257,12 @@ fn watch(
         let parted = wish.on_difference == OnDifference::Stop && replayer.tally().parted.is_some();
         if let Some(status) = exited {
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
-            return Ok(if parted { Ended::Parted } else { Ended::Exited(code) });
+            return Ok(match parted {
+                true => Ended::Parted,
+                // Our own agent knows itself how far it is to go.
+                false if limited && has_reached(wish, stage)? => Ended::Reached,
+                false => Ended::Exited(code),
+            });
         }
         if stage.interrupted.load(Ordering::Relaxed) {
             return Ok(Ended::Interrupted);
@@ -267,7 +273,7 @@ fn watch(
         if parted && parted_at.get_or_insert_with(Instant::now).elapsed() > GRACE {
             return Ok(Ended::Parted);
         }
-        if (wish.until.is_some() || wish.max_steps.is_some()) && has_reached(wish, stage)? {
+        if limited && has_reached(wish, stage)? {
             return Ok(Ended::Reached);
         }
     }

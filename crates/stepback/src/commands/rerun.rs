@@ -13,9 +13,10 @@ use stepback_agents::policy;
 use stepback_engine::compare::{self, Comparison, Side};
 use stepback_engine::reruns::Fate;
 use stepback_engine::{Engine, EngineError, Workspace};
-use stepback_model::record::StepKind;
+use stepback_model::record::{Session, StepKind};
 use stepback_rerun::answers::Parted;
 use stepback_rerun::{Done, Options, RerunError, Surroundings};
+use stepback_store::port::StoredCheckpoint;
 
 use super::agents::binary;
 use super::carry::{on_difference, timing};
@@ -35,9 +36,10 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     }
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let session = sessions::pick(&workspace, arguments.session.as_deref())?;
+    let from = arguments.from.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
+    let session = session(&workspace, arguments, from.as_ref())?;
     let options = Options {
-        from: arguments.from.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?,
+        from,
         set: arguments.set.clone(),
         until: arguments.until.as_deref().map(kind).transpose()?,
         max_steps: arguments.max_steps,
@@ -87,6 +89,33 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
         Fate::Completed => ExitCode::SUCCESS,
         _ => ExitCode::from(Kind::Partial as u8),
     })
+}
+
+/// The session that is meant: the one that is named, else the one that the point is a step of, else the last.
+fn session(
+    workspace: &Workspace<'_>,
+    arguments: &Rerun,
+    from: Option<&StoredCheckpoint>,
+) -> Result<Session, Failure> {
+    let step = from.map(|from| &from.checkpoint.step);
+    let of_step = workspace.agent_sessions()?.into_iter().find(|session| {
+        // Checkpoints that a person made belong to no agent; any session can begin at them.
+        step.is_some_and(|step| step.session == session.id)
+    });
+    match (arguments.session.as_deref(), of_step) {
+        (None, Some(session)) => Ok(session),
+        (named, of_step) => {
+            let session = sessions::pick(workspace, named)?;
+            match of_step.filter(|other| other.id != session.id) {
+                Some(other) => Err(Failure::new(
+                    Kind::Usage,
+                    format!("the point is a step of another session, {}", sessions::name(&other)),
+                )
+                .hint("leave out the session, or name a point of its own")),
+                None => Ok(session),
+            }
+        }
+    }
 }
 
 /// The original from the point on, and the rerun.

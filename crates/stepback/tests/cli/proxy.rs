@@ -182,12 +182,11 @@ fn an_unknown_model_has_no_cost_and_a_person_can_give_it_one() {
     }
 }
 
-/// Headers, and the agent and session that they tell of.
-type Told<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+type Headers = &'static [(&'static str, &'static str)];
 
 #[test]
 fn calls_belong_to_the_session_that_their_headers_name() {
-    let cases: [Told<'_>; 6] = [
+    let cases: [(Headers, &str, &str); 6] = [
         (&[("x-claude-code-session-id", "s-claude")], "claude", "s-claude"),
         (&[("originator", "codex_cli_rs"), ("session_id", "s-codex")], "codex", "s-codex"),
         (&[("user-agent", "opencode/1.0"), ("x-session-affinity", "s-open")], "opencode", "s-open"),

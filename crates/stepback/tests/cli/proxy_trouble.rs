@@ -216,6 +216,29 @@ fn both_ways_to_end_it_record_what_was_carried() {
 }
 
 #[test]
+fn nothing_that_passes_can_paint_a_terminal() {
+    let evil = "\u{1b}[31mred\u{7}\u{202e}";
+    let said = json!({ "type": "message", "model": evil, "stop_reason": evil, "content": [
+        { "type": "text", "text": evil }, { "type": "tool_use", "id": evil, "name": evil, "input": { evil: evil } } ] });
+    for said in [said, json!({ "error": { "message": evil } })] {
+        let world = Sandbox::new();
+        let status = if said["error"].is_null() { 200 } else { 418 };
+        let upstream = Upstream::saying(document(status, &said));
+        let proxy = Carrying::start(&world, &["--upstream", &upstream.url()]);
+        let body = json!({ "model": evil, "messages": [{ "role": "user", "content": evil }], "tools": [{ "name": evil }] });
+        post(&proxy.url, "/v1/messages", &[], &body.to_string());
+        proxy.end().exits(0);
+        for words in [&["log"][..], &["replay"], &["sessions"], &["status"], &["inspect"]] {
+            let ran = world.run(words);
+            let shown = ran.out + &ran.err;
+            for part in ["\u{1b}", "\u{7}", "\u{202e}"] {
+                assert!(!shown.contains(part), "{words:?}: {shown:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_disk_that_is_full_costs_the_agent_nothing() {
     let upstream = Upstream::saying(document(200, &whole("It is done.")));
     let mut missing = 0;

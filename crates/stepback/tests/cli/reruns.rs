@@ -219,9 +219,27 @@ fn it_begins_in_the_middle_and_ends_where_it_is_told_to() {
 }
 
 #[test]
+fn a_point_says_which_session_is_meant() {
+    let world = played(&script());
+    let (first, shell) = (items(&world.json(["sessions"]))[0]["id"].clone(), number_of(&world, "bash"));
+    let path = world.root().join("script.json");
+    fs::write(&path, json!({ "turns": [{ "text": "nothing to do" }] }).to_string()).unwrap();
+    world.ok(["agent", "--script", path.to_str().unwrap(), "once more"]);
+    let second = items(&world.json(["sessions"]))[0]["id"].clone();
+    assert_eq!(again(&world, &[], 0)["of"], second);
+    let done = again(&world, &["--from", &format!("#{shell}")], 0);
+    assert_eq!((&done["of"], &done["model_calls"]["parted"]), (&first, &Value::Null), "{done:#}");
+    let ran = world.run(["rerun", second.as_str().unwrap(), "--from", &format!("#{shell}")]).exits(2);
+    assert!(ran.err.contains("another session"), "{}", ran.err);
+}
+
+#[test]
 fn time_is_limited() {
     let world =
         played(&json!({ "turns": [{ "calls": [bash("sleep 0.1; echo x > x")] }, { "text": "end" }] }));
+    for forever in ["99999999999999h", "18000000000000000000s"] {
+        assert_eq!(again(&world, &["--timeout", forever], 0)["status"], "completed");
+    }
     let number = number_of(&world, "bash");
     let change = format!("#{number}.input.command=touch begun; sleep 300");
     let done = again(&world, &["--set", &change, "--timeout", "1s"], 5);
@@ -258,6 +276,61 @@ fn calls_run_are_replayed_or_do_not_happen() {
     assert_eq!(done["model_calls"]["recorded"], 3, "{done:#}");
     let done = again(&world, &["--tools", "deny", "--on-difference", "nearest"], 0);
     assert_eq!(file_of(&world, &done, "when"), None, "{done:#}");
+}
+
+#[test]
+fn commands_have_a_place_for_passing_files() {
+    let command = "f=$(mktemp) && echo passing > $f && cat $f > kept && rm $f && cat <<< here >> kept";
+    let world = played(&json!({ "turns": [{ "calls": [bash(command)] }, { "text": "end" }] }));
+    let done = again(&world, &[], 0);
+    assert_eq!(
+        (&done["status"], &done["model_calls"]["parted"]),
+        (&json!("completed"), &Value::Null),
+        "{done:#}"
+    );
+    assert_eq!(file_of(&world, &done, "kept").as_deref(), Some("passing\nhere\n"));
+}
+
+#[test]
+fn everything_that_was_said_is_said_again() {
+    let turns = [
+        json!({ "calls": [bash("echo 1 > one")] }),
+        json!({ "text": "first done" }),
+        json!({ "calls": [bash("echo 2 > two")] }),
+        json!({ "text": "second done" }),
+    ];
+    let world = played(&json!({ "turns": turns }));
+    let session = items(&world.json(["sessions"]))[0]["id"].as_str().unwrap().to_string();
+    let path = world.root().join("script.json");
+    world.ok(["agent", "--script", path.to_str().unwrap(), "--session", &session, "and the second"]);
+    let done = again(&world, &[], 0);
+    assert_eq!(done["model_calls"], json!({ "recorded": 4, "live": 0, "refused": 0, "parted": null }));
+    assert_eq!(essence(&world, &session), essence(&world, done["session"].as_str().unwrap()));
+    holds_the_same(&world, &done);
+    let done = again(&world, &["--set", "prompt[1]=or something else"], 0);
+    assert_eq!(
+        (&done["model_calls"]["recorded"], &done["model_calls"]["parted"]["call"]),
+        (&json!(2), &json!(3)),
+        "{done:#}"
+    );
+    assert_eq!(
+        (file_of(&world, &done, "one").as_deref(), file_of(&world, &done, "two")),
+        (Some("1\n"), None)
+    );
+}
+
+#[test]
+fn several_at_once_have_names_of_their_own() {
+    let world = played(&script());
+    let runs: Vec<_> = (0..4).map(|_| world.spawn(&["rerun", "--json"])).collect();
+    let mut names: Vec<String> = Vec::new();
+    for run in runs {
+        let ran: Ran = run.wait_with_output().unwrap().into();
+        names.push(ran.exits(0).json()["branch"].as_str().unwrap().to_string());
+    }
+    names.sort();
+    assert_eq!(names, ["rerun-1", "rerun-2", "rerun-3", "rerun-4"]);
+    world.expect_sound("after all of them");
 }
 
 #[test]

@@ -130,6 +130,27 @@ fn whoever_is_killed_takes_everything_along() {
 }
 
 #[test]
+fn a_disk_that_fails_leaves_everything_as_it_was() {
+    let world = one_call("echo 1 > one");
+    let files = world.everything();
+    let temp = world.root().join("temp");
+    fs::create_dir(&temp).unwrap();
+    let mut failed = 0;
+    for fault in (1..70).step_by(6).flat_map(|n| ["enospc", "eio"].map(|kind| format!("{kind}:{n}"))) {
+        let mut command = world.command(["rerun"]);
+        let ran: Ran = command.env("STEPBACK_FAULT", &fault).env("TMPDIR", &temp).output().unwrap().into();
+        assert!(matches!(ran.code, Some(0 | 5 | 7)), "{fault}: {ran:?}");
+        assert!(!ran.err.contains("panicked"), "{fault}: {}", ran.err);
+        failed += u32::from(ran.code != Some(0));
+        assert!(world.everything() == files, "{fault}: the workspace was touched");
+        assert!(fs::read_dir(&temp).unwrap().next().is_none(), "{fault}: its directory is left");
+    }
+    assert!(failed > 3, "only {failed} faults hit");
+    world.expect_sound("after all of them");
+    again(&world, &[], 0);
+}
+
+#[test]
 fn secrets_of_the_environment_and_of_changes_are_nowhere() {
     const KEY: &str = "sk-ant-api03-Qm9yZWRPZlRlc3RLZXlzMTIzNDU2Nzg5MGFiY2RlZg-AbCdEfAA";
     let world = one_call("env");
