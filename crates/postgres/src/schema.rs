@@ -154,10 +154,10 @@ fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
     let mut lease = pool.lease()?;
     let connection = lease.connection()?;
     let migrated = pool.wait(async {
-        let lock = format!(
-            "BEGIN; SELECT pg_advisory_xact_lock({MIGRATING}, current_schema()::regnamespace::oid::integer)"
-        );
-        connection.client.batch_execute(&lock).await?;
+        let key = format!("({MIGRATING}, current_schema()::regnamespace::oid::integer)");
+        // First the lock and then the transaction, so that it sees what was done while we waited.
+        connection.client.batch_execute(&format!("SELECT pg_advisory_lock{key}")).await?;
+        connection.client.batch_execute("BEGIN").await?;
         // Another process may have done it while we waited.
         let found = version(connection).await?.unwrap_or(0);
         if found > FORMAT {
@@ -166,13 +166,14 @@ fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
         for sql in &MIGRATIONS[found as usize..] {
             connection.client.batch_execute(sql).await?;
         }
-        let raise = format!("UPDATE stepback_schema SET version = {FORMAT}; COMMIT");
+        let raise =
+            format!("UPDATE stepback_schema SET version = {FORMAT}; COMMIT; SELECT pg_advisory_unlock{key}");
         connection.client.batch_execute(&raise).await?;
         Ok(Ok(()))
     });
     let migrated = migrated.map_err(|error| pool.failed("make the tables in", &error)).flatten();
     if migrated.is_err() {
-        // With it goes the transaction.
+        // With it go the transaction and the lock.
         lease.discard();
     }
     migrated

@@ -10,6 +10,6 @@ fn every_clause_is_kept() {
     let server = Server::start();
     contract::store(|clause| {
         let local = tempfile::tempdir().unwrap();
-        clause(&PostgresStore::open(&server.database(), local.path()).unwrap());
+        clause(&PostgresStore::open(&server.schema(), local.path()).unwrap());
     });
 }

@@ -15,7 +15,7 @@ pub struct Arguments {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
-    /// Keep everything in the store DIR [default: $STEPBACK_HOME, else the user's data directory]
+    /// Keep everything in the store at DIR, or in the database at postgres://… [default: $STEPBACK_HOME, else the user's data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub store: Option<PathBuf>,
     /// Print one JSON document on stdout
@@ -334,6 +334,9 @@ pub enum Command {
     /// Show what the store holds
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,
+    /// Copy the store to another place
+    #[command(subcommand)]
+    Store(Store),
     /// See it work: a project is wrecked and brought back, in a temporary directory
     #[command(
         after_help = "Examples:\n  stepback demo\n  stepback demo --keep      leave the project to explore"
@@ -430,6 +433,21 @@ pub enum Op {
     /// List what stepback did, newest first
     #[command(after_help = "Examples:\n  stepback op log\n  stepback op log --json")]
     Log,
+}
+
+/// The store as a whole.
+#[derive(Debug, Subcommand)]
+pub enum Store {
+    /// Copy everything to an empty store, and read all of it back
+    #[command(
+        after_help = "A store is a directory or a database: postgres://USER@HOST/DATABASE.\n\nExamples:\n  stepback store copy ~/.local/share/stepback postgres://me@db.example/stepback\n  stepback store copy postgres://me@db.example/stepback /backup/stepback"
+    )]
+    Copy {
+        /// The store to copy
+        from: PathBuf,
+        /// Where to; must be empty or not exist yet
+        to: PathBuf,
+    },
 }
 
 /// Agreeing to a plan.

@@ -4,11 +4,11 @@
 //! package made for it. It ends with the thread that started it, whatever becomes of that.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,13 @@ impl Server {
         self.address(&name)
     }
 
+    /// The address of an empty schema in a database that is shared: made much faster than a database.
+    pub fn schema(&self) -> String {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE SCHEMA {name}"));
+        format!("{}?options=-csearch_path%3D{name}", self.address("postgres"))
+    }
+
     /// The address of a database by its name.
     pub fn address(&self, database: &str) -> String {
         format!("postgres://test@127.0.0.1:{}/{database}", self.port)
@@ -96,6 +103,37 @@ impl Server {
             .unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// From now on, everybody but the user `test` needs a password over the network.
+    pub fn require_passwords(&self) {
+        let rules = "local all all trust\nhost all test 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+        fs::write(self.dir.path().join("data/pg_hba.conf"), rules).unwrap();
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        // The server reads the file in its own time.
+        let until = Instant::now() + PATIENCE;
+        let loaded = "SELECT count(*) FROM pg_hba_file_rules WHERE auth_method = 'scram-sha-256'";
+        while self.sql("postgres", loaded).trim() != "1" {
+            assert!(Instant::now() < until, "the server does not read its rules");
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Runs `sql` in a transaction that stays open until the guard is dropped.
+    pub fn hold(&self, database: &str, sql: &str) -> Holding {
+        let mut child = Command::new(self.programs.join("psql"))
+            .args(["-XqAt", "-U", "test", "-d", database, "-h"])
+            .arg(self.dir.path())
+            .args(["-p", &self.port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        writeln!(input, "BEGIN;\n{sql};\n\\echo held").unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        assert!(output.lines().any(|line| line.unwrap() == "held"));
+        Holding { child, input: Some(input) }
     }
 
     /// Takes the server down without any warning, as a loss of power would, and starts it again.
@@ -157,6 +195,21 @@ impl Server {
             assert!(Instant::now() < until, "the server does not start: {}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// A transaction that stays open.
+#[derive(Debug)]
+pub struct Holding {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        // With its input ends the program, and with it the transaction.
+        self.input = None;
+        let _ = self.child.wait();
     }
 }
 

@@ -54,7 +54,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     let dir = temp.path().canonicalize()?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let (program, home) = (binary()?, context::home().unwrap_or_default());
-    let store = context.store_path();
+    let store = context.place().argument();
     let around = Surroundings {
         dir: &dir,
         program: &program,

@@ -17,6 +17,7 @@ mod hooks_input;
 mod hooks_secrets;
 mod hooks_session;
 mod hostile;
+mod postgres;
 mod pseudo_terminal;
 mod replays;
 mod sandbox;
