@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use stepback_model::hash::{Hash, ObjectKind};
@@ -51,7 +51,7 @@ pub fn local_name(url: &str) -> String {
 }
 
 /// Reads an address.
-pub(crate) fn parse(url: &str) -> Result<Address, StoreError> {
+pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, StoreError> {
     let wrong = |why: String, remedy| StoreError::Server {
         what: "cannot read the address of the store".into(),
         why,
@@ -80,7 +80,7 @@ pub(crate) fn parse(url: &str) -> Result<Address, StoreError> {
         config.application_name("stepback");
     }
     if config.get_password().is_none()
-        && let Some(password) = password(&config)
+        && let Some(password) = password
     {
         config.password(password);
     }
@@ -108,15 +108,9 @@ fn host_name(host: &Host) -> String {
     }
 }
 
-/// The password that the environment or the person's password file has for a database.
-fn password(config: &Config) -> Option<Vec<u8>> {
-    if let Some(password) = std::env::var_os("PGPASSWORD") {
-        return Some(std::os::unix::ffi::OsStringExt::into_vec(password));
-    }
-    let file = std::env::var_os("PGPASSFILE")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pgpass")))?;
-    let text = fs::read_to_string(file).ok()?;
+/// The password that a password file, whose content is `text`, has for the database at `url`.
+pub fn password_in(text: &str, url: &str) -> Option<Vec<u8>> {
+    let config: Config = url.parse().ok()?;
     let host = config.get_hosts().first().map_or_else(|| "localhost".into(), host_name);
     let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
     let user = config.get_user()?;
@@ -144,14 +138,13 @@ fn in_password_file(line: &str, wanted: [&str; 4]) -> Option<String> {
     (fields.len() == 4 && fields.iter().zip(wanted).all(fits)).then(|| password.clone())
 }
 
-/// What this machine is called in the list of workspaces: a path means nothing without it.
+/// What this machine is called in the list of workspaces, if nobody gave it a name: a path means nothing without it.
 pub(crate) fn machine() -> String {
-    let named = std::env::var("STEPBACK_MACHINE").ok().filter(|name| !name.is_empty());
     let known = ["/etc/machine-id", "/proc/sys/kernel/hostname"].into_iter().find_map(|path| {
         fs::read_to_string(path).ok().map(|text| text.trim().to_string()).filter(|text| !text.is_empty())
     });
-    let digest = |text: String| Hash::of(ObjectKind::Blob, text.as_bytes()).to_string()[..16].to_string();
-    named.unwrap_or_else(|| digest(known.unwrap_or_default()))
+    let digest = Hash::of(ObjectKind::Blob, known.unwrap_or_default().as_bytes()).to_string();
+    digest[..16].to_string()
 }
 
 /// Makes the local directory. What it says about another store that was in the database before is thrown away: a cache that
@@ -191,11 +184,12 @@ mod tests {
     #[test]
     fn tls_that_is_not_there_is_refused() {
         for mode in ["require", "verify-full", "verify-ca"] {
-            let error = parse(&format!("postgres://localhost/x?sslmode={mode}")).map(|_| ()).unwrap_err();
+            let error =
+                parse(&format!("postgres://localhost/x?sslmode={mode}"), None).map(|_| ()).unwrap_err();
             assert!(error.to_string().contains("TLS"), "{error}");
         }
-        assert!(parse("postgres://localhost/x?sslmode=prefer").is_ok());
-        assert!(parse("postgres://localhost:port/x").is_err());
+        assert!(parse("postgres://localhost/x?sslmode=prefer", None).is_ok());
+        assert!(parse("postgres://localhost:port/x", None).is_err());
     }
 
     #[test]
@@ -207,5 +201,7 @@ mod tests {
         assert_eq!(read("db:5432:team:bob:secret"), None);
         assert_eq!(read("#db:5432:team:ann:secret"), None);
         assert_eq!(read("db:5432"), None);
+        let file = "# ours\nother:*:*:*:no\ndb:5432:team:ann:secret\n";
+        assert_eq!(password_in(file, "postgres://ann@db/team").as_deref(), Some(b"secret".as_slice()));
     }
 }

@@ -31,7 +31,7 @@ use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::recent::Recent;
 
-pub use address::{is_address, local_name, shown};
+pub use address::{is_address, local_name, password_in, shown};
 pub use changes::Change;
 pub use schema::FORMAT;
 
@@ -60,41 +60,64 @@ impl std::fmt::Debug for PostgresStore {
     }
 }
 
+/// Which store, and how to get at it.
+#[derive(Clone)]
+pub struct Access {
+    /// The address of the database.
+    pub url: String,
+    /// A directory for what must be on this machine, for this database alone.
+    pub local: PathBuf,
+    /// The password, if the address has none.
+    pub password: Option<Vec<u8>>,
+    /// What this machine is called, if it is not to be known by the id that the system has given it.
+    pub machine: Option<String>,
+    /// How long to wait for others, if it is less than usual.
+    pub patience: Option<Duration>,
+}
+
+impl Access {
+    /// With nothing but an address and a local directory.
+    pub fn new(url: &str, local: &Path) -> Self {
+        Self {
+            url: url.to_string(),
+            local: local.to_path_buf(),
+            password: None,
+            machine: None,
+            patience: None,
+        }
+    }
+}
+
 impl PostgresStore {
     /// Opens the store in the database at `url`, making its tables if there are none. `local` is a directory for what must be
     /// on this machine, for this database alone.
     pub fn open(url: &str, local: &Path) -> Result<Self, StoreError> {
-        Self::open_with(url, local, None, schema::Make::Yes)
+        Self::connect(&Access::new(url, local))
     }
 
-    /// Opens the store in the database at `url`; [`StoreError::Absent`] if it has none of our tables.
-    pub fn open_existing(url: &str, local: &Path) -> Result<Self, StoreError> {
-        Self::open_with(url, local, None, schema::Make::No)
+    /// Opens a store, making its tables if there are none.
+    pub fn connect(access: &Access) -> Result<Self, StoreError> {
+        Self::open_with(access, schema::Make::Yes)
     }
 
-    /// Like [`Self::open`], for somebody who waits for others at most for `patience`.
-    pub fn open_impatiently(url: &str, local: &Path, patience: Duration) -> Result<Self, StoreError> {
-        Self::open_with(url, local, Some(patience), schema::Make::Yes)
+    /// Opens a store; [`StoreError::Absent`] if the database has none of our tables.
+    pub fn connect_existing(access: &Access) -> Result<Self, StoreError> {
+        Self::open_with(access, schema::Make::No)
     }
 
-    fn open_with(
-        url: &str,
-        local: &Path,
-        patience: Option<Duration>,
-        make: schema::Make,
-    ) -> Result<Self, StoreError> {
-        let address = address::parse(url)?;
-        let pool = Arc::new(Pool::start(address, patience.unwrap_or(PATIENCE))?);
+    fn open_with(access: &Access, make: schema::Make) -> Result<Self, StoreError> {
+        let address = address::parse(&access.url, access.password.as_deref())?;
+        let pool = Arc::new(Pool::start(address, access.patience.unwrap_or(PATIENCE))?);
         let found = schema::prepare(&pool, make)?;
-        address::prepare_local(local, &found.id)?;
+        address::prepare_local(&access.local, &found.id)?;
         Ok(Self {
             pool,
-            local: local.to_path_buf(),
-            machine: address::machine(),
+            local: access.local.clone(),
+            machine: access.machine.clone().unwrap_or_else(address::machine),
             key: found.key,
             sessions: Mutex::default(),
             recent: Recent::default(),
-            patience,
+            patience: access.patience,
         })
     }
 

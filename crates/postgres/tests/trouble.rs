@@ -1,9 +1,10 @@
 //! What goes wrong with a server is said with what to do about it.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+use std::path::Path;
 use std::time::Duration;
 
-use stepback_postgres::{FORMAT, PostgresStore};
+use stepback_postgres::{Access, FORMAT, PostgresStore};
 use stepback_store::StoreError;
 use stepback_store::copy::INCOMPLETE;
 use stepback_store::port::{Mutation, Store};
@@ -16,6 +17,10 @@ fn refused<T>(result: Result<T, StoreError>) -> (String, &'static str) {
         StoreError::Server { what, why, remedy } => (format!("{what}: {why}"), remedy),
         other => panic!("{other:?}"),
     }
+}
+
+fn impatient(url: &str, local: &Path, patience: Duration) -> Result<PostgresStore, StoreError> {
+    PostgresStore::connect(&Access { patience: Some(patience), ..Access::new(url, local) })
 }
 
 #[test]
@@ -33,7 +38,7 @@ fn what_cannot_be_opened_is_explained() {
     assert!(remedy.contains("runs"), "{remedy}");
 
     let url = server.database();
-    let error = PostgresStore::open_existing(&url, local.path()).unwrap_err();
+    let error = PostgresStore::connect_existing(&Access::new(&url, local.path())).unwrap_err();
     assert!(matches!(error, StoreError::Absent { .. }), "{error}");
 
     // Over TCP with a password from here on.
@@ -56,8 +61,10 @@ fn a_newer_store_is_refused_before_and_after_it_was_opened() {
     let local = tempfile::tempdir().unwrap();
     let old = PostgresStore::open(&url, local.path()).unwrap();
     server.sql("test0", &format!("UPDATE stepback_schema SET version = {}", FORMAT + 1));
-    for result in [PostgresStore::open(&url, local.path()), PostgresStore::open_existing(&url, local.path())]
-    {
+    for result in [
+        PostgresStore::open(&url, local.path()),
+        PostgresStore::connect_existing(&Access::new(&url, local.path())),
+    ] {
         let error = result.unwrap_err();
         assert!(matches!(error, StoreError::Newer { found, .. } if found == FORMAT + 1), "{error}");
     }
@@ -97,7 +104,7 @@ fn a_server_that_refuses_to_write_says_why_and_recovers() {
     server.sql("postgres", "ALTER DATABASE test0 RESET default_transaction_read_only");
 
     server.sql("postgres", "ALTER DATABASE test0 SET statement_timeout = '1ms'");
-    let other = PostgresStore::open_impatiently(&url, local.path(), Duration::from_secs(5));
+    let other = impatient(&url, local.path(), Duration::from_secs(5));
     let blobs: Vec<Vec<u8>> = (0..50).map(|seed| stepback_testkit::sample::noise(seed, 100_000)).collect();
     let said = other.and_then(|other| {
         let batch = other.begin()?;
@@ -111,16 +118,16 @@ fn a_server_that_refuses_to_write_says_why_and_recovers() {
     server.sql("postgres", "ALTER DATABASE test0 RESET statement_timeout");
 
     // Somebody who holds the workspace for too long.
-    let impatient = PostgresStore::open_impatiently(&url, local.path(), Duration::from_millis(300)).unwrap();
+    let hurried = impatient(&url, local.path(), Duration::from_millis(300)).unwrap();
     let holder = server.hold("test0", "SELECT * FROM stepback_workspaces FOR UPDATE");
     let late = sample.step(session.id, stepback_model::Hash::from_bytes([1; 32]));
-    let error = impatient.commit(None, &[stepback_testkit::sample::append(late)]).unwrap_err();
+    let error = hurried.commit(None, &[stepback_testkit::sample::append(late)]).unwrap_err();
     assert!(matches!(error, StoreError::Locked), "{error:?}");
     drop(holder);
 
     // Away, and back: the same store goes on.
     server.crash();
-    let away = PostgresStore::open_impatiently(&url, local.path(), Duration::from_secs(1));
+    let away = impatient(&url, local.path(), Duration::from_secs(1));
     let (said, _) = refused(away);
     assert!(said.contains("refused"), "{said}");
     server.restart();

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 pub mod carry;
 pub mod live;
 pub mod play;
+pub mod store;
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
@@ -336,7 +337,7 @@ pub enum Command {
     Stats,
     /// Copy the store to another place
     #[command(subcommand)]
-    Store(Store),
+    Store(store::Store),
     /// See it work: a project is wrecked and brought back, in a temporary directory
     #[command(
         after_help = "Examples:\n  stepback demo\n  stepback demo --keep      leave the project to explore"
@@ -433,21 +434,6 @@ pub enum Op {
     /// List what stepback did, newest first
     #[command(after_help = "Examples:\n  stepback op log\n  stepback op log --json")]
     Log,
-}
-
-/// The store as a whole.
-#[derive(Debug, Subcommand)]
-pub enum Store {
-    /// Copy everything to an empty store, and read all of it back
-    #[command(
-        after_help = "A store is a directory or a database: postgres://USER@HOST/DATABASE.\n\nExamples:\n  stepback store copy ~/.local/share/stepback postgres://me@db.example/stepback\n  stepback store copy postgres://me@db.example/stepback /backup/stepback"
-    )]
-    Copy {
-        /// The store to copy
-        from: PathBuf,
-        /// Where to; must be empty or not exist yet
-        to: PathBuf,
-    },
 }
 
 /// Agreeing to a plan.

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use crate::args::{Arguments, Checkpoint, Command, Op, Store};
+use crate::args::store::Store;
+use crate::args::{Arguments, Checkpoint, Command, Op};
 use crate::context::{Context, Make};
 use crate::failure::{Failure, Kind};
 use crate::output;

@@ -1,9 +1,10 @@
 //! Where the store is: a directory, or a database that other machines use too.
 
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use stepback_postgres::PostgresStore;
+use stepback_postgres::{Access, PostgresStore};
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::{Store, StoreError};
 
@@ -84,9 +85,11 @@ impl Place {
                 Box::leak(Box::new(store))
             }
             (Self::Directory(dir), Make::No) => Box::leak(Box::new(EmbeddedStore::open_existing(dir)?)),
-            (Self::Server { url, local }, Make::Yes) => Box::leak(Box::new(PostgresStore::open(url, local)?)),
+            (Self::Server { url, local }, Make::Yes) => {
+                Box::leak(Box::new(PostgresStore::connect(&access(url, local))?))
+            }
             (Self::Server { url, local }, Make::No) => {
-                Box::leak(Box::new(PostgresStore::open_existing(url, local)?))
+                Box::leak(Box::new(PostgresStore::connect_existing(&access(url, local))?))
             }
         })
     }
@@ -96,8 +99,21 @@ impl Place {
         Ok(match self {
             Self::Directory(dir) => Box::leak(Box::new(EmbeddedStore::open_impatiently(dir, patience)?)),
             Self::Server { url, local } => {
-                Box::leak(Box::new(PostgresStore::open_impatiently(url, local, patience)?))
+                let access = Access { patience: Some(patience), ..access(url, local) };
+                Box::leak(Box::new(PostgresStore::connect(&access)?))
             }
         })
     }
+}
+
+/// How to get at a database: with the password that PostgreSQL's own programs would use, and the name of this machine.
+fn access(url: &str, local: &Path) -> Access {
+    let file = || {
+        let named = context::variable("PGPASSFILE");
+        let path = named.or_else(|| Some(context::home()?.join(".pgpass")))?;
+        stepback_postgres::password_in(&std::fs::read_to_string(path).ok()?, url)
+    };
+    let password = std::env::var_os("PGPASSWORD").map(OsStringExt::into_vec).or_else(file);
+    let machine = std::env::var("STEPBACK_MACHINE").ok().filter(|name| !name.is_empty());
+    Access { password, machine, ..Access::new(url, local) }
 }
