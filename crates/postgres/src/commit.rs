@@ -15,7 +15,7 @@ use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
 use crate::mutations::{self, NUMBER, Planned, Wanted};
-use crate::objects::{self, Columns, TAKE_OVER, Written};
+use crate::objects::{self, Columns, Encoded, TAKE_OVER, Written};
 use crate::pool::{Connection, Failed};
 use crate::schema::{self, FORMAT};
 use crate::{PostgresStore, changes, error, rows};
@@ -152,12 +152,8 @@ impl PostgresStore {
         if ahead {
             connection.client.execute(TAKE_OVER, &[]).await?;
         }
-        if !work.written.objects.is_empty() {
-            let statement = connection.prepared(&objects::insert_sql()).await?;
-            connection.client.execute(&statement, &Columns::new(&work.written.objects).values()).await?;
-        }
         execute(connection, mutations::beginnings(work.mutations, &self.machine)).await?;
-        let mut next = number(connection, &wanted).await?;
+        let mut next = write_and_number(connection, &work.written.objects, &wanted).await?;
         let (planned, receipt) = mutations::the_rest(work.mutations, &sessions, &mut next)?;
         execute(connection, planned).await?;
 
@@ -245,20 +241,39 @@ impl PostgresStore {
     }
 }
 
-/// Assigns numbers. Returns the last one that was given before.
-async fn number(
+/// Writes objects and, without waiting in between, assigns numbers. Returns the last ones that were given before.
+///
+/// Objects come first: what a workspace's row is held for should be short.
+async fn write_and_number(
     connection: &mut Connection,
+    objects: &[Encoded],
     wanted: &[(WorkspaceId, Wanted)],
 ) -> Result<HashMap<WorkspaceId, Wanted>, Trouble> {
-    let mut next = HashMap::new();
-    if wanted.is_empty() {
-        return Ok(next);
-    }
+    let insert = connection.prepared(objects::INSERT_NEW).await?;
+    let number = connection.prepared(NUMBER).await?;
+    let columns = Columns::new(objects);
     let ids: Vec<&[u8]> = wanted.iter().map(|(id, _)| id.as_bytes().as_slice()).collect();
     let steps: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.steps).collect();
     let operations: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.operations).collect();
+    let client = &connection.client;
+    let inserting = async {
+        if !objects.is_empty() {
+            client.execute(&insert, &columns.values()).await?;
+        }
+        Ok::<(), Error>(())
+    };
+    let numbering = async {
+        if wanted.is_empty() {
+            Ok(Vec::new())
+        } else {
+            client.query(&number, &[&ids, &steps, &operations]).await
+        }
+    };
+    let (inserted, numbered) = join(inserting, numbering).await;
+    inserted?;
     let by_id: HashMap<WorkspaceId, Wanted> = wanted.iter().copied().collect();
-    for row in connection.rows(NUMBER, &[&ids, &steps, &operations]).await? {
+    let mut next = HashMap::new();
+    for row in numbered? {
         let id = rows::id(&row, 0, WorkspaceId::from_slice)?;
         let taken = by_id.get(&id).copied().unwrap_or_default();
         let last = Wanted {

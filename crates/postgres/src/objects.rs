@@ -28,12 +28,20 @@ const READ: &str = "WITH RECURSIVE chain AS (
         FROM stepback_objects o JOIN chain c ON o.hash = c.base AND o.depth < c.depth AND o.kind = $2
     ) SELECT codec, depth, raw_len, base, payload FROM chain ORDER BY depth";
 
-/// Adds objects, given as columns.
-const INSERT: &str = " (hash, kind, codec, depth, raw_len, base, payload)
+/// Adds objects, given as columns, and makes them visible to everybody.
+pub(crate) const INSERT_NEW: &str = "INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
+    SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])
+    ON CONFLICT (hash) DO NOTHING";
+
+/// Sends objects, given as columns, ahead.
+const INSERT_AHEAD: &str = "INSERT INTO pg_temp.stepback_ahead (hash, kind, codec, depth, raw_len, base, payload)
     SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])";
 
 /// A batch with more bytes than this is sent ahead.
 const MOST_IN_MEMORY: usize = 16 << 20;
+
+/// For a batch with fewer bytes than this it is not asked what is stored already: asking takes longer than sending.
+const WORTH_ASKING: usize = 256 << 10;
 
 /// PostgreSQL takes a value of 1 GiB at most, and needs several times that in memory. Large files are stored in pieces, so
 /// that nothing usual comes near.
@@ -92,12 +100,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Names objects in memory to everybody.
-pub(crate) fn insert_sql() -> String {
-    format!("INSERT INTO stepback_objects {INSERT} ON CONFLICT (hash) DO NOTHING")
-}
-
-/// Names objects that were sent ahead to everybody.
+/// Makes objects that were sent ahead visible to everybody.
 pub(crate) const TAKE_OVER: &str = "INSERT INTO stepback_objects SELECT * FROM pg_temp.stepback_ahead ORDER BY hash ON CONFLICT (hash) DO NOTHING";
 
 /// A batch that is written and waits for its commit.
@@ -268,7 +271,7 @@ async fn send_ahead(connection: &mut Connection, objects: &[Encoded]) -> Result<
     let make =
         "CREATE TEMPORARY TABLE IF NOT EXISTS stepback_ahead (LIKE stepback_objects INCLUDING STORAGE)";
     connection.client.batch_execute(make).await?;
-    let statement = connection.prepared(&format!("INSERT INTO pg_temp.stepback_ahead {INSERT}")).await?;
+    let statement = connection.prepared(INSERT_AHEAD).await?;
     connection.client.execute(&statement, &Columns::new(objects).values()).await?;
     Ok(())
 }
@@ -310,7 +313,7 @@ impl ObjectBatch for Batch<'_> {
         let mut pending = self.pending();
         if pending.written.ahead.is_some() {
             self.send(&mut pending)?;
-        } else {
+        } else if pending.bytes > WORTH_ASKING {
             self.forget_stored(&mut pending.written.objects)?;
         }
         let written = std::mem::take(&mut pending.written);

@@ -85,10 +85,9 @@ fn what_was_acknowledged_survives_the_death_of_the_server() {
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3u64)
             .map(|thread| {
-                let (url, dir, session) = (&url, local.path().join(thread.to_string()), session.id);
-                let (acknowledged, stop) = (&acknowledged, &stop);
+                let store = open(&url, &local.path().join(thread.to_string()));
+                let (session, acknowledged, stop) = (session.id, &acknowledged, &stop);
                 scope.spawn(move || {
-                    let store = open(url, &dir);
                     let sample = Sample::new(100 + thread);
                     let mut kept = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
