@@ -16,7 +16,7 @@ pub struct Arguments {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
-    /// Keep everything in the store at DIR, or in the database at postgres://… [default: $STEPBACK_HOME, else the user's data directory]
+    /// Keep everything in DIR or postgres://… [default: $STEPBACK_HOME, else the user's data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub store: Option<PathBuf>,
     /// Print one JSON document on stdout
