@@ -2,7 +2,7 @@
 //!
 //! Commits hold a shared lock, a collection the exclusive one, so that nobody commits what relies on something being freed.
 //! When the connection is lost before the end was asked for, nothing happened, and the commit is tried again. When it is lost
-//! after that, the server is asked what became of the transaction: it knows every one by its number.
+//! after that, the server is asked what became of the transaction, by its number and by the rows it makes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::port::{FinishedBatch, Mutation, Receipt};
 use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use crate::mutations::{self, NUMBER, Planned, Wanted};
@@ -114,7 +115,7 @@ impl PostgresStore {
             }
             Err(Trouble::Before(error)) => Err(Failed::For(failed(&error))),
             Err(Trouble::Unsure { transaction, error, receipt }) => {
-                match self.outcome(&transaction, &error)? {
+                match self.outcome(&transaction, &error, work.mutations)? {
                     true => Ok(receipt),
                     false if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
                     false => Err(Failed::For(failed(&error))),
@@ -207,23 +208,30 @@ impl PostgresStore {
     }
 
     /// Whether a transaction took effect. Does not return before that is certain, unless the server stays away.
-    fn outcome(&self, transaction: &str, error: &Error) -> Result<bool, StoreError> {
+    fn outcome(&self, transaction: &str, error: &Error, mutations: &[Mutation]) -> Result<bool, StoreError> {
         let until = Instant::now() + UNTIL_KNOWN.max(self.pool.patience());
         loop {
             let asked = self.pool.wait(async {
                 let connection = self.pool.connect().await.ok()?;
                 let sql = "SELECT pg_xact_status($1::text::xid8)";
                 let row = connection.client.query_one(sql, &[&transaction]).await;
-                match row {
-                    Ok(row) => row.try_get::<_, Option<String>>(0).ok()?,
-                    // A server that took over from the one we knew, and has never heard of the transaction.
-                    Err(error) if error.as_db_error().is_some() => Some("aborted".to_string()),
-                    Err(_) => None,
+                let status = match row {
+                    Ok(row) => row.try_get::<_, Option<String>>(0).ok()??,
+                    // "in the future": a server that crashed or took over has never heard of the transaction.
+                    Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => {
+                        return Some(false);
+                    }
+                    Err(_) => return None,
+                };
+                match status.as_str() {
+                    "aborted" => Some(false),
+                    // A server that crashed gives the number of a lost transaction to the next one.
+                    "committed" => mutations::took_effect(&connection.client, mutations).await.ok(),
+                    _ => None,
                 }
             });
-            match asked.as_deref() {
-                Some("committed") => return Ok(true),
-                Some("aborted") => return Ok(false),
+            match asked {
+                Some(happened) => return Ok(happened),
                 _ if Instant::now() > until => {
                     return Err(error::server(
                         &self.pool.shown,

@@ -10,6 +10,7 @@ use stepback_model::record::{Annotation, Step, Trigger};
 use stepback_store::StoreError;
 use stepback_store::port::{Mutation, Receipt};
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error};
 
 use crate::{rows, text};
 
@@ -227,6 +228,44 @@ fn change(mutation: &Mutation) -> Option<Planned> {
         | Mutation::AppendStep { .. }
         | Mutation::AppendOp(_) => return None,
     })
+}
+
+/// Whether what `mutations` make is there. `false` if they make nothing that could be looked for: doing those again does no
+/// harm.
+pub(crate) async fn took_effect(client: &Client, mutations: &[Mutation]) -> Result<bool, Error> {
+    let (sql, key) = match evidence(mutations) {
+        Some(evidence) => evidence,
+        None => return Ok(false),
+    };
+    let row = client.query_one(&format!("SELECT EXISTS (SELECT FROM {sql})"), &[&key]).await?;
+    row.try_get(0)
+}
+
+/// A row that is there if and only if the mutations took effect, or at least as if they had.
+fn evidence(mutations: &[Mutation]) -> Option<(String, Vec<u8>)> {
+    let made = mutations.iter().find_map(|mutation| {
+        let (table, id) = match mutation {
+            Mutation::AppendStep { step, .. } => ("steps", step.id.as_bytes()),
+            Mutation::AppendOp(op) => ("operations", op.id.as_bytes()),
+            Mutation::AddSession(session) => ("sessions", session.id.as_bytes()),
+            Mutation::AddWorkspace(workspace) => ("workspaces", workspace.id.as_bytes()),
+            _ => return None,
+        };
+        Some((format!("stepback_{table} WHERE id = $1"), id.to_vec()))
+    });
+    let moved = || {
+        mutations.iter().rev().find_map(|mutation| match mutation {
+            Mutation::SetRef { name, value, .. } => {
+                let name = text::stored(name).replace('\'', "''");
+                Some((
+                    format!("stepback_refs WHERE name = '{name}' AND value = $1"),
+                    value.as_bytes().to_vec(),
+                ))
+            }
+            _ => None,
+        })
+    };
+    made.or_else(moved)
 }
 
 /// Steps as columns, so that any number of them is one statement.
