@@ -71,8 +71,10 @@ impl PostgresStore {
         let mut written = written.map(|written| *written).unwrap_or_default();
         if mutations.is_empty() && written.is_empty() {
             // Nothing to write, but what the batch found stored may be gone.
-            let gone = epoch.is_some_and(|epoch| self.current_epoch().is_ok_and(|now| now != epoch));
-            return if gone { Err(StoreError::Collected) } else { Ok(Receipt::default()) };
+            return match epoch {
+                Some(epoch) if epoch != self.current_epoch()? => Err(StoreError::Collected),
+                _ => Ok(Receipt::default()),
+            };
         }
         let receipt = match written.ahead.take() {
             // Its objects are on this connection alone, so there is no second attempt.
