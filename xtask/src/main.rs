@@ -3,10 +3,11 @@
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
 //! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements,
-//! [`agents`] for the programs that tests drive.
+//! [`agents`] and [`postgres`] for the programs that tests drive.
 
 mod agents;
 mod bench;
+mod postgres;
 mod test;
 mod tidy;
 mod workspace;
@@ -25,6 +26,7 @@ Tasks:
   bench hook       Measure what an agent waits for at each of its events
   bench session    Measure what a session of a thousand turns takes, and how fast its past is read
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
+  postgres install Install the database server that the tests start (apt-get)
   help             Print this text
 ";
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "tidy" => tidy::run(),
         "agents" => agents::run(rest),
+        "postgres" => postgres::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

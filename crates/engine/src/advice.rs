@@ -107,6 +107,7 @@ fn of_store(error: &StoreError) -> (Kind, Option<&'static str>) {
         StoreError::Full { .. } => (Kind::System, Some("\"stepback prune\" frees space")),
         StoreError::Locked => (Kind::Busy, Some("another stepback is using the store; try again")),
         StoreError::Database(_) => (Kind::System, None),
+        StoreError::Server { remedy, .. } => (Kind::System, Some(remedy)),
         _ => (Kind::Internal, None),
     }
 }

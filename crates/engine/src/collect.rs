@@ -16,7 +16,6 @@ use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Node, Tree};
 use stepback_store::StoreError;
 use stepback_store::port::{Query, Swept};
-use stepback_worktree::vault::Vault;
 
 use crate::error::EngineError;
 use crate::workspace::{Engine, PATIENCE, StoreSource, wait_for};
@@ -243,13 +242,11 @@ impl Engine<'_> {
                 Err(StoreError::Grew) => {}
                 Err(error) => return Err(error.into()),
                 Ok(mut swept) => {
-                    if let Some(dir) = self.store.local_dir() {
-                        let path = dir.join(stepback_store::port::VAULT);
-                        let vault = Vault::open(&path)?;
+                    if let Some(vault) = self.vault()? {
                         let lenders = self.store.lenders()?;
                         let (_, bytes) = vault
                             .retain(|name| alive.vaulted.contains(name) || lenders.contains(name))
-                            .map_err(stepback_worktree::WorktreeError::aside("clean up", path))?;
+                            .map_err(stepback_worktree::WorktreeError::aside("clean up", "the vault"))?;
                         swept.bytes += bytes;
                     }
                     return Ok(swept);
@@ -286,7 +283,11 @@ impl Engine<'_> {
                     .push(format!("object {hash} is needed by a checkpoint and is not in the store"));
             }
         }
-        if let Some(dir) = self.store.local_dir() {
+        if let Some(dir) = self
+            .store
+            .local_dir()
+            .filter(|dir| self.store.has_vault() || dir.join(stepback_store::port::VAULT).is_dir())
+        {
             for name in &alive.vaulted {
                 let path = dir.join(stepback_store::port::VAULT).join(OsStr::from_bytes(name));
                 if let Err(problem) = stepback_store::verify_git_file(&path) {

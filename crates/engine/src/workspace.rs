@@ -95,6 +95,16 @@ impl Engine<'_> {
         Ok(workspace)
     }
 
+    /// The vault of git files, if this store has or was given one.
+    pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
+        let Some(dir) = self.store.local_dir() else { return Ok(None) };
+        let path = dir.join(stepback_store::port::VAULT);
+        if !self.store.has_vault() && !path.is_dir() {
+            return Ok(None);
+        }
+        Ok(Some(Vault::open(&path)?))
+    }
+
     fn find_workspace(&self, root: &Path) -> Result<Option<Workspace<'_>>, EngineError> {
         let Some(record) = self.store.workspace_at(root.as_os_str().as_bytes())? else { return Ok(None) };
         let Some(session) = self.store.session(Session::id_of(record.id, Session::PERSON, ""))? else {
@@ -190,11 +200,15 @@ impl<'a> Workspace<'a> {
         self.local_dir()
     }
 
+    /// Where git files are brought back from. A store without a vault of its own may still have one here that came with a copy
+    /// of another store.
     pub(crate) fn vault(&self) -> Result<Option<Vault>, EngineError> {
-        match self.store().local_dir() {
-            Some(dir) => Ok(Some(Vault::open(&dir.join(stepback_store::port::VAULT))?)),
-            None => Ok(None),
-        }
+        self.engine.vault()
+    }
+
+    /// Where git files are kept; `None` if their content goes into the store like any other.
+    fn vault_to_fill(&self) -> Result<Option<Vault>, EngineError> {
+        if self.store().has_vault() { self.vault() } else { Ok(None) }
     }
 
     /// How long to wait for other processes.
@@ -243,7 +257,7 @@ impl<'a> Workspace<'a> {
     ) -> Result<Present, EngineError> {
         let store = self.store();
         let cache = self.local_dir()?.map(|dir| dir.join("statcache"));
-        let vault = self.vault()?;
+        let vault = self.vault_to_fill()?;
         let batch = store.begin()?;
         let scan = Scan {
             root: &self.root,

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 pub mod carry;
 pub mod live;
 pub mod play;
+pub mod store;
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
@@ -15,7 +16,7 @@ pub struct Arguments {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
-    /// Keep everything in the store DIR [default: $STEPBACK_HOME, else the user's data directory]
+    /// Keep everything in DIR or postgres://… [default: $STEPBACK_HOME, else the user's data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub store: Option<PathBuf>,
     /// Print one JSON document on stdout
@@ -334,6 +335,9 @@ pub enum Command {
     /// Show what the store holds
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,
+    /// Copy the store to another place
+    #[command(subcommand)]
+    Store(store::Store),
     /// See it work: an agent goes astray and is brought back, in a temporary directory
     #[command(
         after_help = "The agent is the built-in one; a script takes the place of its model. What the demo made is left to explore.\n\nExamples:\n  stepback demo\n  stepback demo --fast --no-keep"

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
+use crate::args::store::Store;
 use crate::args::{Arguments, Checkpoint, Command, Op};
 use crate::context::{Context, Make};
 use crate::failure::{Failure, Kind};
@@ -27,6 +28,7 @@ mod rewind;
 mod run;
 mod sessions;
 mod status;
+mod store;
 mod upkeep;
 mod view;
 
@@ -113,6 +115,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Prune(arguments) => upkeep::prune(&known("objects")?, arguments),
         Command::Fsck => upkeep::fsck(&known("objects verified")?),
         Command::Stats => upkeep::stats(&known("")?),
+        Command::Store(Store::Copy { from, to }) => store::copy(from, to, arguments.json),
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
         Command::Completions { shell } => {
             let mut script = Vec::new();

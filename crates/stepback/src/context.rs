@@ -7,13 +7,13 @@ use stepback_engine::workspace::{Engine, Workspace};
 use stepback_exchange::prices::Prices;
 use stepback_model::env::Env;
 use stepback_model::time::Timestamp;
-use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Store, StoreError};
 use stepback_worktree::rules::Budget;
 
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Progress};
+use crate::place::Place;
 
 /// The store, the directory, and the outside world.
 pub struct Context {
@@ -21,7 +21,8 @@ pub struct Context {
     pub directory: PathBuf,
     /// Print JSON.
     pub json: bool,
-    store: &'static EmbeddedStore,
+    place: Place,
+    store: &'static dyn Store,
     env: Box<dyn Env>,
     progress: Progress,
     allow_broad: bool,
@@ -52,25 +53,12 @@ impl Context {
         if !directory.is_dir() {
             return Err(Failure::new(Kind::Usage, format!("{} is not a directory", directory.display())));
         }
-        let dir = match &arguments.store {
-            Some(dir) => dir.clone(),
-            None => default_store()?,
-        };
-        let dir = std::path::absolute(&dir)?;
-        let store = match make {
-            Make::Yes => EmbeddedStore::open(&dir)?,
-            Make::No => EmbeddedStore::open_existing(&dir)?,
-        };
-        if make == Make::Yes {
-            // Somebody may have opened it to others since; it holds secrets.
-            store.tighten_permissions()?;
-        }
-        // Never closed: the process is about to end, and closing a database properly takes as long as a small checkpoint's
-        // scan. What is committed is durable already; locks go with the process.
-        let store: &'static EmbeddedStore = Box::leak(Box::new(store));
+        let place = Place::find(arguments.store.as_deref())?;
+        let store = place.open(make)?;
         Ok(Self {
             directory,
             json: arguments.json,
+            place,
             store,
             env: crate::system::environment(),
             progress: Progress::start(work, arguments.json),
@@ -177,12 +165,18 @@ impl Context {
 
     /// Where the store is, for people.
     pub fn store_path(&self) -> String {
-        self.store.local_dir().map(|dir| dir.display().to_string()).unwrap_or_default()
+        self.place.shown()
     }
 
-    /// What models cost: the built-in table with the person's own prices from `prices.json` in the store.
+    /// Where the store is.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What models cost: the built-in table with the person's own prices from `prices.json` in the store's directory on
+    /// this machine.
     pub fn prices(&self) -> Result<Prices, Failure> {
-        let path = Path::new(&self.store_path()).join("prices.json");
+        let path = self.place.local().join("prices.json");
         let wrong = |what: String| {
             Failure::new(Kind::Usage, format!("{}: {what}", path.display())).hint(
                 "it holds {\"MODEL\": {\"input\": 3.0, \"output\": 15.0}, …}, in dollars per million tokens",
@@ -199,7 +193,7 @@ impl Context {
     }
 
     /// The store, for numbers about it.
-    pub fn store(&self) -> &EmbeddedStore {
+    pub fn store(&self) -> &dyn Store {
         self.store
     }
 }
@@ -266,6 +260,11 @@ pub fn default_store() -> Result<PathBuf, Failure> {
     if let Some(dir) = variable("STEPBACK_HOME") {
         return Ok(dir);
     }
+    data_directory()
+}
+
+/// `$XDG_DATA_HOME/stepback`, else `~/.local/share/stepback`.
+pub fn data_directory() -> Result<PathBuf, Failure> {
     if let Some(data) = variable("XDG_DATA_HOME").filter(|data| data.is_absolute()) {
         return Ok(data.join("stepback"));
     }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use stepback_agents::Agent;
 use stepback_agents::hook::{Hook, LARGEST};
 use stepback_agents::policy::{self, Policy};
 use stepback_engine::{Engine, EngineError};
-use stepback_store::embedded::EmbeddedStore;
 use stepback_worktree::rules::Budget;
 
 use crate::context;
+use crate::place::Place;
 use crate::settings::Settings;
 use crate::system;
 
@@ -58,14 +58,14 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     let Some(agent) = Agent::parse(agent) else {
         return nothing(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
     };
-    let store = store.or_else(|| context::default_store().ok());
-    let Some(store) = store.and_then(|store| std::path::absolute(store).ok()) else {
+    let Ok(place) = Place::find(store.as_deref()) else {
         return nothing("there is no place for a store: set HOME or STEPBACK_HOME");
     };
-    Some(run(agent, strict, &store))
+    Some(run(agent, strict, &place))
 }
 
-fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
+fn run(agent: Agent, strict: bool, place: &Place) -> ExitCode {
+    let store = place.local();
     let mut payload = Vec::new();
     // One byte more than is allowed, so that too much can be told from just enough.
     let read = std::io::stdin().lock().take(LARGEST as u64 + 1).read_to_end(&mut payload);
@@ -83,7 +83,7 @@ fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
         store,
         directory: &directory,
         env: &*env,
-        with_engine: &|work| with_engine(store, &*env, work),
+        with_engine: &|work| with_engine(place, &*env, work),
         new_root: &|directory| context::new_root(directory),
         transcript: transcript.as_deref(),
         patience: settings.patience(),
@@ -107,12 +107,12 @@ fn run(agent: Agent, strict: bool, store: &Path) -> ExitCode {
 }
 
 fn with_engine(
-    dir: &Path,
+    place: &Place,
     env: &dyn stepback_model::env::Env,
     work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     // Never closed, like everywhere: the process is about to end.
-    let store: &'static EmbeddedStore = Box::leak(Box::new(EmbeddedStore::open_impatiently(dir, PATIENCE)?));
+    let store = place.open_impatiently(PATIENCE)?;
     let threads = context::threads();
     let engine = Engine { store, env, budget: Budget::default(), threads, progress: None };
     work(&engine)

@@ -10,6 +10,7 @@ mod diff_view;
 mod failure;
 mod hook;
 mod output;
+mod place;
 mod settings;
 mod system;
 

@@ -21,7 +21,7 @@ pub enum Codec {
     Zstd = 1,
     /// zstd with the bytes of a base object as prefix.
     ZstdOnBase = 2,
-    /// Not here: a git pack in the vault has them. The payload names the object and the pack ([`crate::lender`]).
+    /// Not here: a git pack in the vault has them. The payload names the object and the pack.
     Borrowed = 3,
 }
 

@@ -17,11 +17,11 @@ use stepback_faults as faults;
 
 use crate::error::StoreError;
 use crate::pack;
+use crate::recent;
 
 mod chain;
 mod log;
 mod objects;
-mod recent;
 mod schema;
 mod store;
 mod sweep;

@@ -78,6 +78,16 @@ pub enum StoreError {
     /// Another process kept the store locked for too long.
     #[error("the store is locked by another process")]
     Locked,
+    /// A database server cannot be reached, or cannot do what was asked.
+    #[error("{what}: {why}")]
+    Server {
+        /// What did not work, naming the server.
+        what: String,
+        /// What the server or the network said.
+        why: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// An object is missing or damaged.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -291,6 +291,12 @@ pub trait Store: ObjectSource + Send + Sync {
     /// A local directory for caches, locks and hard links, if this store has one.
     fn local_dir(&self) -> Option<&Path>;
 
+    /// Whether immutable git files may be kept by hard link in the local directory. A store that other machines read must have
+    /// their content itself.
+    fn has_vault(&self) -> bool {
+        self.local_dir().is_some()
+    }
+
     /// How long to wait for others at most, if whoever opened the store has less time than usual.
     fn patience(&self) -> Option<Duration> {
         None

@@ -58,7 +58,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
         (None, Some(session)) => of_session(&workspace, session)?,
         (None, None) => Begin::default(),
     };
-    let settings = Settings::load_or_default(Path::new(&context.store_path()));
+    let settings = Settings::load_or_default(context.place().local());
     let prices = context.prices()?;
     let json = context.json;
     let paint = Paint::stdout();

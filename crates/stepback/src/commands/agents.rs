@@ -187,7 +187,7 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> Answer {
 
 /// `settings`
 pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Answer {
-    let mut settings = Settings::load(Path::new(&context.store_path()))?;
+    let mut settings = Settings::load(context.place().local())?;
     let known = |key: &str| {
         KNOWN.iter().find(|known| known.key == key).ok_or_else(|| {
             let names: Vec<&str> = KNOWN.iter().map(|known| known.key).collect();

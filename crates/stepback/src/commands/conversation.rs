@@ -135,9 +135,8 @@ fn built_in(
     let words = env.and_then(|env| serde_json::from_value(env["arguments"].clone()).ok());
     let id = stepback_model::ids::SessionId::from_bytes(context.fresh_id()).to_string();
     let mut command: Vec<String> = vec![stepback_builtin::NAME.into()];
-    let usual = context::default_store().ok().and_then(|dir| std::path::absolute(dir).ok());
-    if usual.is_none_or(|dir| dir.display().to_string() != context.store_path()) {
-        command.extend(["--store".into(), context.store_path()]);
+    if crate::place::Place::find(None).ok().as_ref() != Some(context.place()) {
+        command.extend(["--store".into(), context.place().argument()]);
     }
     command.extend(["agent".into(), "--session".into(), id.clone()]);
     command.extend::<Vec<String>>(words.unwrap_or_default());

@@ -57,7 +57,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     let dir = temp.path().canonicalize()?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let (program, home) = (binary()?, context::home().unwrap_or_default());
-    let store = context.store_path();
+    let store = context.place().argument();
     let (prices, certificates) = (context.prices()?, context::variable("NODE_EXTRA_CA_CERTS"));
     let around = Surroundings {
         dir: &dir,

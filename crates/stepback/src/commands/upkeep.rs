@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::prune::Rules;
-use stepback_store::Store;
 
 use super::{Answer, DONE, view};
 use crate::args::Prune;

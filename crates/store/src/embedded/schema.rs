@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::FORMAT;
+use crate::copy;
 use crate::error::StoreError;
 use crate::pack;
 
@@ -108,7 +109,7 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
         // In one transaction, or the answers could be from before and after another process makes the tables.
         let _snapshot = connection.unchecked_transaction()?;
         if identify(connection, dir)? {
-            return Ok(());
+            return refuse_incomplete(connection, dir);
         }
     }
     // One at a time: SQLite gives up at once, without waiting, when two connections switch to WAL mode together.
@@ -137,6 +138,12 @@ pub fn check_format(transaction: &Connection, dir: &Path) -> Result<(), StoreErr
         Ok(newer) if newer > FORMAT => Err(newer_error(dir, newer)),
         _ => Err(foreign(dir, &format!("its format {found} was never released"))),
     }
+}
+
+/// Refuses half a copy of another store.
+fn refuse_incomplete(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM refs WHERE name = ?1")?;
+    if statement.exists([copy::INCOMPLETE])? { Err(foreign(dir, copy::INCOMPLETE_REASON)) } else { Ok(()) }
 }
 
 /// Packs are only ever made by a store that has its tables: without them, the history is lost, and a new one must not be

@@ -15,12 +15,12 @@ const LARGEST: usize = 64 << 10;
 const MOST: usize = 4 << 20;
 
 /// A bounded memory of objects.
-#[derive(Default)]
-pub(super) struct Recent {
+#[derive(Debug, Default)]
+pub struct Recent {
     inner: Mutex<Kept>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Kept {
     objects: HashMap<Hash, Arc<[u8]>>,
     bytes: usize,

@@ -1,0 +1,136 @@
+//! What the server says, in words that say what to do.
+
+use stepback_store::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Which record a violated uniqueness constraint protects, by the table it is of.
+const UNIQUE: [(&str, &str); 4] = [
+    ("stepback_workspaces", "this workspace"),
+    ("stepback_sessions", "this session"),
+    ("stepback_steps", "this step"),
+    ("stepback_operations", "this operation"),
+];
+
+/// An error of the server at `shown` while doing `what`.
+pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) -> StoreError {
+    let Some(code) = error.code() else {
+        return server(shown, what, why(error), remedy_without_code(error));
+    };
+    if *code == SqlState::UNIQUE_VIOLATION {
+        let table = error.as_db_error().and_then(|error| error.table()).unwrap_or_default();
+        if let Some((_, what)) = UNIQUE.into_iter().find(|(name, _)| *name == table) {
+            return StoreError::Exists { what };
+        }
+    }
+    if matches!(*code, SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_DEADLOCK_DETECTED) {
+        return StoreError::Locked;
+    }
+    if matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED) {
+        return StoreError::Corrupt { what: format!("{shown}: {}", why(error)) };
+    }
+    server(shown, what, why(error), remedy(code))
+}
+
+/// A failure of the server with a remedy.
+pub(crate) fn server(shown: &str, what: &str, why: impl Into<String>, remedy: &'static str) -> StoreError {
+    StoreError::Server { what: format!("cannot {what} {shown}"), why: why.into(), remedy }
+}
+
+/// What to do about an error that the server gave a code.
+fn remedy(code: &SqlState) -> &'static str {
+    match code {
+        code if *code == SqlState::INVALID_PASSWORD
+            || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION =>
+        {
+            "check user and password: in the address, in PGPASSWORD, or in ~/.pgpass"
+        }
+        code if *code == SqlState::INVALID_CATALOG_NAME => {
+            "make the database first (\"createdb NAME\"), or correct its name in the address"
+        }
+        code if *code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            "give the role the right to it; docs/guide/teams.md lists what a role needs"
+        }
+        code if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_COLUMN => {
+            "somebody changed stepback's tables; restore the database from a backup"
+        }
+        code if *code == SqlState::READ_ONLY_SQL_TRANSACTION => {
+            "the database is read-only: connect to the primary server, or make it writable again"
+        }
+        code if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY => {
+            "make room on the server, then try again; nothing was changed"
+        }
+        code if *code == SqlState::TOO_MANY_CONNECTIONS => {
+            "wait until others are done, or raise max_connections on the server"
+        }
+        code if *code == SqlState::QUERY_CANCELED => {
+            "the server's statement_timeout is too short for this; raise it for this role"
+        }
+        code if is_going_away(code) => "the server is starting or stopping; try again in a moment",
+        _ => "the server's log says more",
+    }
+}
+
+fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
+    let why = why(error);
+    if why.contains("TLS") {
+        return "use sslmode=disable or prefer in the address, over a network you trust or a tunnel";
+    }
+    if why.contains("password missing") {
+        return "give a password: in PGPASSWORD, in ~/.pgpass, or in the address";
+    }
+    if why.contains("authentication") {
+        return "check user and password, and which methods pg_hba.conf allows";
+    }
+    "check that the server runs and can be reached, then try again"
+}
+
+/// The innermost message: the outer ones only say that something went wrong.
+pub(crate) fn why(error: &tokio_postgres::Error) -> String {
+    if let Some(error) = error.as_db_error() {
+        return match error.detail() {
+            Some(detail) => format!("{} ({detail})", error.message()),
+            None => error.message().to_string(),
+        };
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
+        }
+        source = inner.source();
+    }
+    text
+}
+
+/// Whether the connection is of no use any more.
+pub(crate) fn is_lost(error: &tokio_postgres::Error) -> bool {
+    match error.code() {
+        Some(code) => is_going_away(code),
+        None => {
+            let source = std::error::Error::source(error);
+            error.is_closed() || source.is_some_and(|source| source.is::<std::io::Error>())
+        }
+    }
+}
+
+/// Whether the same commit may succeed when it is tried again.
+pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| {
+        *code == SqlState::T_R_DEADLOCK_DETECTED || *code == SqlState::T_R_SERIALIZATION_FAILURE
+    })
+}
+
+fn is_going_away(code: &SqlState) -> bool {
+    [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::CONNECTION_FAILURE,
+        SqlState::CONNECTION_EXCEPTION,
+        SqlState::CONNECTION_DOES_NOT_EXIST,
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+    ]
+    .contains(code)
+}

@@ -1,0 +1,128 @@
+//! A store in PostgreSQL, for a team or for several machines.
+//!
+//! Objects are rows, the log is rows, and a commit is one transaction: the server's own durability is the store's. Steps are
+//! numbered without gaps because whoever appends holds the row of the workspace; commits to different workspaces do not wait
+//! for each other. What must be on this machine (caches, locks, an agent's inbox) is in a local directory that belongs to one
+//! database ([`local_name`]).
+//!
+//! The port is synchronous, the client library is not. A thread of the store's own moves the bytes of all its connections, and
+//! every call waits for its answer; so none may be made from asynchronous code, only from a thread that may block.
+
+mod address;
+mod changes;
+mod commit;
+mod error;
+mod mutations;
+mod objects;
+mod pool;
+mod query;
+mod rows;
+mod schema;
+mod store;
+mod sweep;
+mod text;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_store::StoreError;
+use stepback_store::recent::Recent;
+
+pub use address::{is_address, local_name, password_in, shown};
+pub use changes::Change;
+pub use schema::FORMAT;
+
+use pool::Pool;
+
+/// How long to wait for others.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A store in a PostgreSQL database.
+pub struct PostgresStore {
+    pool: Arc<Pool>,
+    local: PathBuf,
+    /// Tells this machine's workspaces from those of others at the same path.
+    machine: String,
+    /// The second half of the keys of this store's advisory locks.
+    key: i32,
+    /// Which workspace a session is of never changes.
+    sessions: Mutex<HashMap<SessionId, WorkspaceId>>,
+    recent: Recent,
+    patience: Option<Duration>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("at", &self.pool.shown).finish_non_exhaustive()
+    }
+}
+
+/// Which store, and how to get at it.
+#[derive(Clone)]
+pub struct Access {
+    /// The address of the database.
+    pub url: String,
+    /// A directory for what must be on this machine, for this database alone.
+    pub local: PathBuf,
+    /// The password, if the address has none.
+    pub password: Option<Vec<u8>>,
+    /// What this machine is called, if it is not to be known by the id that the system has given it.
+    pub machine: Option<String>,
+    /// How long to wait for others, if it is less than usual.
+    pub patience: Option<Duration>,
+}
+
+impl Access {
+    /// With nothing but an address and a local directory.
+    pub fn new(url: &str, local: &Path) -> Self {
+        Self {
+            url: url.to_string(),
+            local: local.to_path_buf(),
+            password: None,
+            machine: None,
+            patience: None,
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Opens the store in the database at `url`, making its tables if there are none. `local` is a directory for what must be
+    /// on this machine, for this database alone.
+    pub fn open(url: &str, local: &Path) -> Result<Self, StoreError> {
+        Self::connect(&Access::new(url, local))
+    }
+
+    /// Opens a store, making its tables if there are none.
+    pub fn connect(access: &Access) -> Result<Self, StoreError> {
+        Self::open_with(access, schema::Make::Yes)
+    }
+
+    /// Opens a store; [`StoreError::Absent`] if the database has none of our tables.
+    pub fn connect_existing(access: &Access) -> Result<Self, StoreError> {
+        Self::open_with(access, schema::Make::No)
+    }
+
+    fn open_with(access: &Access, make: schema::Make) -> Result<Self, StoreError> {
+        let address = address::parse(&access.url, access.password.as_deref())?;
+        let pool = Arc::new(Pool::start(address, access.patience.unwrap_or(PATIENCE))?);
+        let found = schema::prepare(&pool, make)?;
+        address::prepare_local(&access.local, &found.id)?;
+        Ok(Self {
+            pool,
+            local: access.local.clone(),
+            machine: access.machine.clone().unwrap_or_else(address::machine),
+            key: found.key,
+            sessions: Mutex::default(),
+            recent: Recent::default(),
+            patience: access.patience,
+        })
+    }
+
+    /// Where the store is, without the password.
+    pub fn shown(&self) -> &str {
+        &self.pool.shown
+    }
+}

@@ -1,0 +1,322 @@
+//! Reading and writing objects: rows, compressed like in every other store.
+//!
+//! A batch asks the server as little as it can. What it writes stays in memory, and whether something is stored already is
+//! asked for all of it at once; only a batch that grows large is sent ahead, into a temporary table that nobody else sees and
+//! that is gone with its connection.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_store::codec::{self, Codec};
+use stepback_store::port::{FinishedBatch, ObjectBatch};
+use stepback_store::{Store, StoreError};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use crate::pool::{Connection, Lease};
+use crate::{PostgresStore, rows};
+
+/// An object and everything it is stored against, in one question. Bases are less deep than what is stored against them, so
+/// that no damage can make the server run in circles.
+const READ: &str = "WITH RECURSIVE chain AS (
+        SELECT codec, depth, raw_len, base, payload FROM stepback_objects WHERE hash = $1 AND kind = $2
+        UNION ALL
+        SELECT o.codec, o.depth, o.raw_len, o.base, o.payload
+        FROM stepback_objects o JOIN chain c ON o.hash = c.base AND o.depth < c.depth AND o.kind = $2
+    ) SELECT codec, depth, raw_len, base, payload FROM chain ORDER BY depth";
+
+/// Adds objects, given as columns, and makes them visible to everybody.
+pub(crate) const INSERT_NEW: &str = "INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
+    SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])
+    ON CONFLICT (hash) DO NOTHING";
+
+/// Sends objects, given as columns, ahead.
+const INSERT_AHEAD: &str = "INSERT INTO pg_temp.stepback_ahead (hash, kind, codec, depth, raw_len, base, payload)
+    SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])";
+
+/// A batch with more bytes than this is sent ahead.
+const MOST_IN_MEMORY: usize = 16 << 20;
+
+/// For a batch with fewer bytes than this it is not asked what is stored already: asking takes longer than sending.
+const WORTH_ASKING: usize = 256 << 10;
+
+/// PostgreSQL takes a value of 1 GiB at most, and needs several times that in memory. Large files are stored in pieces, so
+/// that nothing usual comes near.
+const LARGEST: usize = 256 << 20;
+
+/// An object is stored against the base of its predecessor as long as the difference is below this part of its size.
+const CLOSE: usize = 16;
+
+/// So many objects of a batch may be stored as differences: each means reading another one first.
+const MAX_DIFFERENCES: u32 = 96;
+
+/// An object in the form it is stored in.
+pub(crate) struct Encoded {
+    pub hash: Hash,
+    kind: ObjectKind,
+    codec: Codec,
+    depth: u8,
+    raw_len: u64,
+    base: Option<Hash>,
+    payload: Vec<u8>,
+}
+
+/// Objects as columns, which is how a statement takes many at once.
+pub(crate) struct Columns<'a> {
+    hashes: Vec<&'a [u8]>,
+    kinds: Vec<i16>,
+    codecs: Vec<i16>,
+    depths: Vec<i16>,
+    lengths: Vec<i64>,
+    bases: Vec<Option<&'a [u8]>>,
+    payloads: Vec<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    /// Sorted by hash: two commits that store the same objects then wait for each other in the same order.
+    pub fn new(objects: &'a [Encoded]) -> Self {
+        let mut sorted: Vec<&Encoded> = objects.iter().collect();
+        sorted.sort_unstable_by_key(|object| object.hash);
+        Self {
+            hashes: sorted.iter().map(|object| object.hash.as_bytes().as_slice()).collect(),
+            kinds: sorted.iter().map(|object| object.kind as i16).collect(),
+            codecs: sorted.iter().map(|object| object.codec as i16).collect(),
+            depths: sorted.iter().map(|object| i16::from(object.depth)).collect(),
+            lengths: sorted.iter().map(|object| object.raw_len as i64).collect(),
+            bases: sorted
+                .iter()
+                .map(|object| object.base.as_ref().map(|base| base.as_bytes().as_slice()))
+                .collect(),
+            payloads: sorted.iter().map(|object| object.payload.as_slice()).collect(),
+        }
+    }
+
+    /// As the values of a statement.
+    pub fn values(&self) -> [&(dyn ToSql + Sync); 7] {
+        [&self.hashes, &self.kinds, &self.codecs, &self.depths, &self.lengths, &self.bases, &self.payloads]
+    }
+}
+
+/// Makes objects that were sent ahead visible to everybody.
+pub(crate) const TAKE_OVER: &str = "INSERT INTO stepback_objects SELECT * FROM pg_temp.stepback_ahead ORDER BY hash ON CONFLICT (hash) DO NOTHING";
+
+/// A batch that is written and waits for its commit.
+#[derive(Default)]
+pub(crate) struct Written {
+    pub objects: Vec<Encoded>,
+    /// The connection that has the rest in a temporary table.
+    pub ahead: Option<Lease>,
+}
+
+impl Written {
+    /// Whether the batch wrote nothing.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.ahead.is_none()
+    }
+}
+
+impl ObjectSource for PostgresStore {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        if kind == ObjectKind::Tree
+            && let Some(bytes) = self.recent.get(hash)
+        {
+            return Ok(bytes.to_vec());
+        }
+        let key = hash.as_bytes().as_slice();
+        let chain = self.pool.ask(async |connection| connection.rows(READ, &[&key, &(kind as i16)]).await)?;
+        if chain.is_empty() {
+            return Err(ObjectError::Missing { kind, hash });
+        }
+        let mut bytes = None;
+        for row in &chain {
+            let read = decode(row, bytes.as_deref());
+            bytes = Some(read.map_err(|reason| ObjectError::corrupt(kind, hash, reason))?);
+        }
+        let bytes = bytes.filter(|bytes| Hash::of(kind, bytes) == hash);
+        let bytes = bytes.ok_or_else(|| ObjectError::corrupt(kind, hash, "its bytes have another hash"))?;
+        if kind == ObjectKind::Tree {
+            self.recent.put(hash, &bytes);
+        }
+        Ok(bytes)
+    }
+}
+
+/// The bytes of one object, whose base is `below`.
+fn decode(row: &Row, below: Option<&[u8]>) -> Result<Vec<u8>, String> {
+    let said = |error: StoreError| error.to_string();
+    let code: i16 = rows::get(row, 0).map_err(said)?;
+    let length = usize::try_from(rows::get::<i64>(row, 2).map_err(said)?).map_err(|_| "no length")?;
+    if length > LARGEST {
+        return Err("it cannot be as large as its row says".into());
+    }
+    let based = rows::get::<Option<&[u8]>>(row, 3).map_err(said)?.is_some();
+    let payload: &[u8] = rows::get(row, 4).map_err(said)?;
+    match u8::try_from(code).ok().and_then(Codec::from_u8) {
+        Some(Codec::Raw) if payload.len() == length => Ok(payload.to_vec()),
+        Some(Codec::Raw) => Err("it has another length".into()),
+        Some(Codec::Zstd) => codec::decompress(payload, length, None),
+        Some(Codec::ZstdOnBase) => match below {
+            Some(base) if based => codec::decompress(payload, length, Some(base)),
+            _ => Err("its base is missing".into()),
+        },
+        Some(Codec::Borrowed) | None => Err(format!("unknown form {code}")),
+    }
+}
+
+/// Objects on their way.
+pub(crate) struct Batch<'a> {
+    store: &'a PostgresStore,
+    epoch: u64,
+    differences: AtomicU32,
+    inner: Mutex<Pending>,
+}
+
+#[derive(Default)]
+struct Pending {
+    seen: HashSet<Hash>,
+    bytes: usize,
+    written: Written,
+}
+
+impl PostgresStore {
+    /// Starts a batch.
+    pub(crate) fn new_batch(&self) -> Result<Batch<'_>, StoreError> {
+        Ok(Batch {
+            store: self,
+            epoch: self.epoch()?,
+            differences: AtomicU32::new(MAX_DIFFERENCES),
+            inner: Mutex::default(),
+        })
+    }
+
+    /// How deep an object is stored, and against what.
+    fn place(&self, kind: ObjectKind, hash: Hash) -> Result<Option<(u8, Option<Hash>)>, StoreError> {
+        let sql = "SELECT depth, base FROM stepback_objects WHERE hash = $1 AND kind = $2";
+        let key = hash.as_bytes().as_slice();
+        let row = self.pool.ask(async |connection| connection.row(sql, &[&key, &(kind as i16)]).await)?;
+        let Some(row) = row else { return Ok(None) };
+        let depth = u8::try_from(rows::get::<i16>(&row, 0)?).unwrap_or(u8::MAX);
+        Ok(Some((depth, rows::maybe_id(&row, 1, Hash::from_slice)?)))
+    }
+}
+
+impl Batch<'_> {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object as its difference to what `similar` is stored against, if that is close enough, else to `similar`.
+    fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<(u8, Hash, Vec<u8>)> {
+        let left = |left: u32| left.checked_sub(1);
+        self.differences.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).ok()?;
+        let (depth, base) = self.store.place(kind, similar).ok()??;
+        let against = |base: Hash, depth: u8, share: usize| {
+            let base_bytes = self.store.read(kind, base).ok()?;
+            let stored = codec::compress_on(&base_bytes, bytes)?;
+            (stored.len() + 32 < bytes.len() / share).then_some((depth, base, stored))
+        };
+        base.and_then(|base| against(base, depth, CLOSE))
+            .or_else(|| (depth < codec::MAX_DEPTH).then(|| against(similar, depth + 1, 2)).flatten())
+    }
+
+    fn encode(&self, kind: ObjectKind, hash: Hash, bytes: &[u8], similar: Option<Hash>) -> Encoded {
+        let raw_len = bytes.len() as u64;
+        let form = |codec, depth, base, payload| Encoded { hash, kind, codec, depth, raw_len, base, payload };
+        if let Some((depth, base, stored)) = similar.and_then(|similar| self.difference(kind, bytes, similar))
+        {
+            return form(Codec::ZstdOnBase, depth, Some(base), stored);
+        }
+        match codec::compress(bytes) {
+            Some(stored) => form(Codec::Zstd, 0, None, stored),
+            None => form(Codec::Raw, 0, None, bytes.to_vec()),
+        }
+    }
+
+    /// Sends what is in memory ahead.
+    fn send(&self, pending: &mut Pending) -> Result<(), StoreError> {
+        let mut objects = std::mem::take(&mut pending.written.objects);
+        pending.bytes = 0;
+        self.forget_stored(&mut objects)?;
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let pool = &self.store.pool;
+        let ahead = match &mut pending.written.ahead {
+            Some(lease) => lease,
+            none => none.insert(pool.lease_apart()?),
+        };
+        let connection = ahead.connection()?;
+        pool.wait(send_ahead(connection, &objects)).map_err(|error| pool.failed("write to", &error))
+    }
+
+    /// Drops what is stored already.
+    fn forget_stored(&self, objects: &mut Vec<Encoded>) -> Result<(), StoreError> {
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let hashes: Vec<&[u8]> = objects.iter().map(|object| object.hash.as_bytes().as_slice()).collect();
+        let sql = "SELECT hash FROM stepback_objects WHERE hash = ANY($1)";
+        let found = self.store.pool.ask(async |connection| connection.rows(sql, &[&hashes]).await)?;
+        let stored: HashSet<Hash> =
+            found.iter().map(|row| rows::id(row, 0, Hash::from_slice)).collect::<Result<_, _>>()?;
+        objects.retain(|object| !stored.contains(&object.hash));
+        Ok(())
+    }
+}
+
+async fn send_ahead(connection: &mut Connection, objects: &[Encoded]) -> Result<(), Error> {
+    let make =
+        "CREATE TEMPORARY TABLE IF NOT EXISTS stepback_ahead (LIKE stepback_objects INCLUDING STORAGE)";
+    connection.client.batch_execute(make).await?;
+    let statement = connection.prepared(INSERT_AHEAD).await?;
+    connection.client.execute(&statement, &Columns::new(objects).values()).await?;
+    Ok(())
+}
+
+impl ObjectSink for Batch<'_> {
+    fn write(&self, kind: ObjectKind, bytes: &[u8], similar: Option<Hash>) -> Result<Hash, ObjectError> {
+        let hash = Hash::of(kind, bytes);
+        if self.pending().seen.contains(&hash) {
+            return Ok(hash);
+        }
+        if bytes.len() > LARGEST {
+            let reason = format!("an object in PostgreSQL cannot be larger than {} MiB", LARGEST >> 20);
+            return Err(ObjectError::corrupt(kind, hash, reason));
+        }
+        // Finding a difference means asking anyway.
+        if similar.is_some() && self.store.contains(kind, hash)? {
+            return Ok(hash);
+        }
+        let object = self.encode(kind, hash, bytes, similar);
+        let mut pending = self.pending();
+        if pending.seen.insert(hash) {
+            pending.bytes += object.payload.len() + 200;
+            pending.written.objects.push(object);
+            if pending.bytes > MOST_IN_MEMORY {
+                self.send(&mut pending)?;
+            }
+        }
+        Ok(hash)
+    }
+}
+
+impl ObjectBatch for Batch<'_> {
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError> {
+        // The kind is part of the hash, so that what was seen was of this kind.
+        Ok(self.pending().seen.contains(&hash) || self.store.contains(kind, hash)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError> {
+        let mut pending = self.pending();
+        if pending.written.ahead.is_some() {
+            self.send(&mut pending)?;
+        } else if pending.bytes > WORTH_ASKING {
+            self.forget_stored(&mut pending.written.objects)?;
+        }
+        let written = std::mem::take(&mut pending.written);
+        Ok(FinishedBatch { epoch: self.epoch, payload: Box::new(written) })
+    }
+}

@@ -1,0 +1,288 @@
+//! Connections, and the thread that moves their bytes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use stepback_store::StoreError;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage, Statement};
+
+use crate::address::Address;
+use crate::error;
+
+/// How many connections one process uses at most, besides those of large batches.
+const MOST: usize = 8;
+/// Servers before this version lack what we rely on: the fate of a transaction by its number.
+const OLDEST: u32 = 130_000;
+/// How long to wait before each new attempt after a connection was lost: long enough for a server that restarts.
+const AGAIN: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_millis(1000),
+    Duration::from_millis(2000),
+];
+
+/// Sets up a connection, and asks which version is at the other end. Whoever set up the server to wait for more than its own
+/// disk keeps that; nobody gets less.
+const SET_UP: &str = "SELECT set_config('synchronous_commit', 'on', false)
+      WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
+    SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SHOW server_version_num";
+
+/// One connection.
+pub(crate) struct Connection {
+    pub client: Client,
+    statements: HashMap<String, Statement>,
+}
+
+impl Connection {
+    /// The statement `sql`, prepared once.
+    pub async fn prepared(&mut self, sql: &str) -> Result<Statement, Error> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql.to_string(), statement.clone());
+        Ok(statement)
+    }
+
+    /// The rows that `sql` finds.
+    pub async fn rows(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
+        let statement = self.prepared(sql).await?;
+        self.client.query(&statement, values).await
+    }
+
+    /// The row that `sql` finds, if it finds one.
+    pub async fn row(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, Error> {
+        let statement = self.prepared(sql).await?;
+        self.client.query_opt(&statement, values).await
+    }
+}
+
+/// The connections of one store.
+pub(crate) struct Pool {
+    pub shown: String,
+    config: Config,
+    handle: Handle,
+    patience: Duration,
+    state: Mutex<Idle>,
+    returned: Condvar,
+    /// Dropped with the pool, which ends the thread.
+    _stop: oneshot::Sender<()>,
+}
+
+#[derive(Default)]
+struct Idle {
+    connections: Vec<Connection>,
+    in_use: usize,
+}
+
+/// A connection for the time being; goes back when it is dropped.
+pub(crate) struct Lease {
+    pool: Arc<Pool>,
+    connection: Option<Connection>,
+    counted: bool,
+}
+
+impl Pool {
+    /// Starts the thread. Nothing is connected yet.
+    pub fn start(address: Address, patience: Duration) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::io("start a thread for", &address.shown)(error);
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name("postgres".into())
+            .spawn(move || {
+                // Ends with an error when the pool is dropped, which is what is waited for.
+                let _ = runtime.block_on(stopped);
+            })
+            .map_err(|error| StoreError::io("start a thread for", &address.shown)(error))?;
+        Ok(Self {
+            shown: address.shown,
+            config: address.config,
+            handle,
+            patience,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+            _stop: stop,
+        })
+    }
+
+    /// Waits for an answer.
+    pub fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.handle.block_on(answer)
+    }
+
+    /// Where tasks run that nobody waits for.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// How long to wait for others.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Which server and database.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// An error while doing `what`.
+    pub fn failed(&self, what: &str, error: &Error) -> StoreError {
+        error::translate(&self.shown, what, error)
+    }
+
+    /// A connection that nobody else uses.
+    pub fn lease(self: &Arc<Self>) -> Result<Lease, StoreError> {
+        let mut idle = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + self.patience;
+        while idle.in_use >= MOST {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(StoreError::Locked);
+            }
+            idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        idle.in_use += 1;
+        let mut known = None;
+        while let Some(connection) = idle.connections.pop() {
+            if !connection.client.is_closed() {
+                known = Some(connection);
+                break;
+            }
+        }
+        drop(idle);
+        let mut lease = Lease { pool: self.clone(), connection: known, counted: true };
+        if lease.connection.is_none() {
+            lease.connection = Some(self.wait(self.connect())?);
+        }
+        Ok(lease)
+    }
+
+    /// A connection of its own for a batch that is too large for memory; not one of the few that everybody shares.
+    pub fn lease_apart(self: &Arc<Self>) -> Result<Lease, StoreError> {
+        let connection = self.wait(self.connect())?;
+        Ok(Lease { pool: self.clone(), connection: Some(connection), counted: false })
+    }
+
+    /// Asks a question; when the connection is lost, on a new one.
+    pub fn ask<T>(
+        self: &Arc<Self>,
+        question: impl AsyncFn(&mut Connection) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        self.persistently(|lease| {
+            let connection = lease.connection()?;
+            self.wait(question(connection)).map_err(|error| {
+                let lost = error::is_lost(&error);
+                let failure = self.failed("read from", &error);
+                if lost { Failed::Lost(failure) } else { Failed::For(failure) }
+            })
+        })
+    }
+
+    /// Does `work` on a connection, and again on a new one whenever that one is lost before anything was decided.
+    pub fn persistently<T>(
+        self: &Arc<Self>,
+        mut work: impl FnMut(&mut Lease) -> Result<T, Failed>,
+    ) -> Result<T, StoreError> {
+        let mut last = None;
+        let until = Instant::now() + self.patience;
+        for pause in AGAIN {
+            if last.is_some() && Instant::now() + pause > until {
+                break;
+            }
+            std::thread::sleep(pause);
+            let mut lease = match self.lease() {
+                Ok(lease) => lease,
+                // Only a server that was there a moment ago is worth waiting for.
+                Err(error) if last.is_some() => {
+                    last = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            match work(&mut lease) {
+                Ok(done) => return Ok(done),
+                Err(Failed::For(error)) => return Err(error),
+                Err(Failed::Lost(error)) => {
+                    lease.discard();
+                    // The others were most likely lost with it.
+                    self.state.lock().unwrap_or_else(PoisonError::into_inner).connections.clear();
+                    last = Some(error);
+                }
+            }
+        }
+        Err(last.unwrap_or(StoreError::Locked))
+    }
+
+    /// A new connection, set up.
+    pub async fn connect(&self) -> Result<Connection, StoreError> {
+        let failed = |error: Error| self.failed("connect to", &error);
+        let (client, connection) = self.config.connect(NoTls).await.map_err(failed)?;
+        self.handle.spawn(async move {
+            // Whoever waits for an answer is told what went wrong.
+            let _ = connection.await;
+        });
+        let set_up = format!("SET lock_timeout = {}; {SET_UP}", self.patience.as_millis());
+        let messages = client.simple_query(&set_up).await.map_err(failed)?;
+        let version = messages.iter().rev().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0)?.parse::<u32>().ok(),
+            _ => None,
+        });
+        match version {
+            Some(version) if version < OLDEST => Err(error::server(
+                &self.shown,
+                "use",
+                format!("the server is PostgreSQL {}, and 13 is the oldest that works", version / 10_000),
+                "use a newer server",
+            )),
+            _ => Ok(Connection { client, statements: HashMap::new() }),
+        }
+    }
+}
+
+/// Why something was not done.
+pub(crate) enum Failed {
+    /// For this reason; trying again would not help.
+    For(StoreError),
+    /// The connection was lost first.
+    Lost(StoreError),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::For(error)
+    }
+}
+
+impl Lease {
+    /// The connection.
+    pub fn connection(&mut self) -> Result<&mut Connection, StoreError> {
+        self.connection.as_mut().ok_or(StoreError::Locked)
+    }
+
+    /// Closes the connection instead of giving it back.
+    pub fn discard(&mut self) {
+        self.connection = None;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.counted {
+            return;
+        }
+        let mut idle = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.in_use -= 1;
+        if let Some(connection) = self.connection.take().filter(|known| !known.client.is_closed()) {
+            idle.connections.push(connection);
+        }
+        drop(idle);
+        self.pool.returned.notify_one();
+    }
+}

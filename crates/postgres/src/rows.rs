@@ -1,0 +1,157 @@
+//! From rows to records.
+
+use stepback_model::hash::Hash;
+use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::record::{
+    Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
+};
+use stepback_model::time::Timestamp;
+use stepback_store::StoreError;
+use stepback_store::port::StoredCheckpoint;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use crate::text;
+
+/// The columns of a workspace.
+pub(crate) const WORKSPACE: &str = "SELECT id, root, created_at FROM stepback_workspaces";
+/// The columns of a session.
+pub(crate) const SESSION: &str = "SELECT id, workspace, agent, started_at, info::text FROM stepback_sessions";
+/// The columns of a step.
+pub(crate) const STEP: &str = "SELECT id, session, number, parent, kind, at, state, summary, label, note, tags::text,
+    trigger_kind, hidden_by, purged, iteration, worker, call, tool, failed, duration, detail FROM stepback_steps";
+/// The columns of an operation.
+pub(crate) const OPERATION: &str = "SELECT id, workspace, number, at, summary, action::text, status, undone, journal FROM stepback_operations";
+
+/// Reads one row.
+pub(crate) trait Record: Sized {
+    /// The record in `row`.
+    fn read(row: &Row) -> Result<Self, StoreError>;
+}
+
+impl Record for Workspace {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: id(row, 0, WorkspaceId::from_slice)?,
+            root: get(row, 1)?,
+            created_at: Timestamp::from_micros(get(row, 2)?),
+        })
+    }
+}
+
+impl Record for Session {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: id(row, 0, SessionId::from_slice)?,
+            workspace: id(row, 1, WorkspaceId::from_slice)?,
+            agent: words(row, 2)?,
+            started_at: Timestamp::from_micros(get(row, 3)?),
+            info: document(row, 4)?,
+        })
+    }
+}
+
+impl Record for StoredCheckpoint {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        let step = Step {
+            id: id(row, 0, StepId::from_slice)?,
+            session: id(row, 1, SessionId::from_slice)?,
+            number: get::<i64>(row, 2)? as u64,
+            parent: maybe_id(row, 3, StepId::from_slice)?,
+            kind: named(row, 4, StepKind::parse)?,
+            at: Timestamp::from_micros(get(row, 5)?),
+            state: id(row, 6, Hash::from_slice)?,
+            summary: words(row, 7)?,
+            facts: Facts {
+                iteration: get::<i64>(row, 14)? as u64,
+                worker: maybe_words(row, 15)?,
+                call: maybe_words(row, 16)?,
+                tool: maybe_words(row, 17)?,
+                failed: get(row, 18)?,
+                duration: get::<Option<i64>>(row, 19)?.map(|micros| micros as u64),
+                detail: maybe_id(row, 20, Hash::from_slice)?,
+            },
+        };
+        let annotation =
+            Annotation { label: maybe_words(row, 8)?, note: maybe_words(row, 9)?, tags: document(row, 10)? };
+        let trigger = match get::<Option<&str>>(row, 11)? {
+            Some(_) => Some(named(row, 11, Trigger::parse)?),
+            None => None,
+        };
+        let hidden_by = maybe_id(row, 12, OpId::from_slice)?;
+        let checkpoint = Checkpoint { step, annotation, trigger, hidden_by };
+        Ok(Self { checkpoint, purged: get(row, 13)? })
+    }
+}
+
+impl Record for Operation {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: id(row, 0, OpId::from_slice)?,
+            workspace: id(row, 1, WorkspaceId::from_slice)?,
+            number: get::<i64>(row, 2)? as u64,
+            at: Timestamp::from_micros(get(row, 3)?),
+            summary: words(row, 4)?,
+            action: document::<Action>(row, 5)?,
+            status: named(row, 6, parse_status)?,
+            undone: get(row, 7)?,
+            journal: maybe_id(row, 8, Hash::from_slice)?,
+        })
+    }
+}
+
+/// The stable name of a status.
+pub(crate) fn status_name(status: OpStatus) -> &'static str {
+    match status {
+        OpStatus::Applying => "applying",
+        OpStatus::Done => "done",
+        OpStatus::Reverted => "reverted",
+    }
+}
+
+fn parse_status(text: &str) -> Option<OpStatus> {
+    [OpStatus::Applying, OpStatus::Done, OpStatus::Reverted]
+        .into_iter()
+        .find(|status| status_name(*status) == text)
+}
+
+/// One column.
+pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, StoreError> {
+    row.try_get(column).map_err(|error| damaged(column, error))
+}
+
+/// A column with an id or a hash.
+pub(crate) fn id<T>(row: &Row, column: usize, parse: impl Fn(&[u8]) -> Option<T>) -> Result<T, StoreError> {
+    parse(get(row, column)?).ok_or_else(|| damaged(column, "wrong length"))
+}
+
+/// A column with an id or a hash, or nothing.
+pub(crate) fn maybe_id<T>(
+    row: &Row,
+    column: usize,
+    parse: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Option<T>, StoreError> {
+    Ok(get::<Option<&[u8]>>(row, column)?.and_then(parse))
+}
+
+/// A column with text.
+pub(crate) fn words(row: &Row, column: usize) -> Result<String, StoreError> {
+    Ok(text::original(get(row, column)?))
+}
+
+fn maybe_words(row: &Row, column: usize) -> Result<Option<String>, StoreError> {
+    Ok(get::<Option<String>>(row, column)?.map(text::original))
+}
+
+fn named<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
+    let text: &str = get(row, column)?;
+    parse(text).ok_or_else(|| damaged(column, format!("unknown value {text:?}")))
+}
+
+fn document<T: serde::de::DeserializeOwned>(row: &Row, column: usize) -> Result<T, StoreError> {
+    text::record(get(row, column)?).map_err(|error| damaged(column, error))
+}
+
+fn damaged(column: usize, reason: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt { what: format!("column {column} of a row cannot be read: {reason}") }
+}

@@ -1,0 +1,138 @@
+//! This store's answers to the [`Store`] port.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::record::{Operation, Session, Workspace};
+use stepback_store::StoreError;
+use stepback_store::port::{
+    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Query, Receipt, Store, StoredCheckpoint,
+    Swept, Usage,
+};
+
+use crate::{PostgresStore, rows};
+
+impl PostgresStore {
+    pub(crate) fn current_epoch(&self) -> Result<u64, StoreError> {
+        let sql = "SELECT epoch FROM stepback_meta";
+        let row = self.pool.ask(async |connection| connection.row(sql, &[]).await)?;
+        let row = row.ok_or_else(|| StoreError::Corrupt { what: "stepback_meta is empty".into() })?;
+        Ok(rows::get::<i64>(&row, 0)? as u64)
+    }
+}
+
+impl Store for PostgresStore {
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM stepback_objects WHERE hash = $1 AND kind = $2";
+        let key = hash.as_bytes().as_slice();
+        let row = self.pool.ask(async |connection| connection.row(sql, &[&key, &(kind as i16)]).await)?;
+        Ok(row.is_some())
+    }
+
+    fn epoch(&self) -> Result<u64, StoreError> {
+        self.current_epoch()
+    }
+
+    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        Ok(Box::new(self.new_batch()?))
+    }
+
+    fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
+        self.commit_all(batch, mutations)
+    }
+
+    fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
+        self.find_workspace(root)
+    }
+
+    fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
+        self.list_workspaces()
+    }
+
+    fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+        self.list_sessions(workspace, false)
+    }
+
+    fn working_sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
+        self.list_sessions(workspace, true)
+    }
+
+    fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
+        self.find_session(session)
+    }
+
+    fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
+        self.find_reference(name)
+    }
+
+    fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
+        self.list_references(prefix)
+    }
+
+    fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
+        self.find_step(step)
+    }
+
+    fn step_numbered(
+        &self,
+        workspace: WorkspaceId,
+        number: u64,
+    ) -> Result<Option<StoredCheckpoint>, StoreError> {
+        self.find_step_numbered(workspace, number)
+    }
+
+    fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        self.list_steps(workspace, query)
+    }
+
+    fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        self.list_checkpoints(workspace)
+    }
+
+    fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
+        self.find_operation(op)
+    }
+
+    fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        self.list_operations(workspace, false)
+    }
+
+    fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
+        self.list_operations(workspace, true)
+    }
+
+    fn mark(&self) -> Result<CommitMark, StoreError> {
+        self.current_mark()
+    }
+
+    fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        self.visit_objects(visit)
+    }
+
+    fn sweep(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
+        self.sweep_objects(live, mark)
+    }
+
+    fn usage(&self) -> Result<Usage, StoreError> {
+        self.count_usage()
+    }
+
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        self.complaints()
+    }
+
+    fn local_dir(&self) -> Option<&Path> {
+        Some(&self.local)
+    }
+
+    /// Other machines cannot see what is linked here.
+    fn has_vault(&self) -> bool {
+        false
+    }
+
+    fn patience(&self) -> Option<std::time::Duration> {
+        self.patience
+    }
+}

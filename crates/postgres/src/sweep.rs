@@ -1,0 +1,203 @@
+//! Freeing what nothing needs any more, and checking that what is needed is there.
+
+use std::collections::{HashMap, HashSet};
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_store::StoreError;
+use stepback_store::port::{CommitMark, ObjectInfo, Swept, Usage};
+use tokio_postgres::types::ToSql;
+
+use crate::commit::COLLECTING;
+use crate::{PostgresStore, error, rows};
+
+/// So many objects are forgotten with one statement.
+const AT_ONCE: usize = 10_000;
+
+/// All bytes of all tables.
+const TOTAL: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+    WHERE c.relkind = 'r' AND c.relname LIKE 'stepback\\_%' AND c.relnamespace = current_schema()::regnamespace";
+
+/// What to look for in a healthy store, each with what to say about it.
+const COMPLAINTS: [(&str, &str); 6] = [
+    (
+        "SELECT count(*) FROM stepback_objects WHERE octet_length(hash) <> 32 OR kind NOT BETWEEN 1 AND 8",
+        "objects without a valid hash or kind",
+    ),
+    (
+        "SELECT count(*) FROM stepback_objects o WHERE base IS NOT NULL
+           AND NOT EXISTS (SELECT FROM stepback_objects b WHERE b.hash = o.base AND b.depth < o.depth)",
+        "objects whose base is missing",
+    ),
+    (
+        "SELECT count(*) FROM stepback_workspaces w
+           WHERE steps <> (SELECT count(*) FROM stepback_steps s WHERE s.workspace = w.id)
+              OR steps <> (SELECT coalesce(max(number), 0) FROM stepback_steps s WHERE s.workspace = w.id)",
+        "workspaces whose steps have gaps",
+    ),
+    (
+        "SELECT count(*) FROM stepback_workspaces w
+           WHERE operations <> (SELECT count(*) FROM stepback_operations o WHERE o.workspace = w.id)",
+        "workspaces whose operations have gaps",
+    ),
+    (
+        "SELECT count(*) FROM stepback_steps s
+           WHERE NOT EXISTS (SELECT FROM stepback_sessions n WHERE n.id = s.session AND n.workspace = s.workspace)",
+        "steps of a session that does not exist",
+    ),
+    (
+        "SELECT count(*) FROM stepback_sessions s
+           WHERE NOT EXISTS (SELECT FROM stepback_workspaces w WHERE w.id = s.workspace)",
+        "sessions of a workspace that does not exist",
+    ),
+];
+
+impl PostgresStore {
+    /// Calls `visit` for every object, without having all of them in memory.
+    pub(crate) fn visit_objects(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
+        let mut lease = self.pool.lease()?;
+        let connection = lease.connection()?;
+        let visited = self.pool.wait(async {
+            let sql = "SELECT kind, hash, raw_len, base FROM stepback_objects";
+            let statement = connection.prepared(sql).await?;
+            let none: [&(dyn ToSql + Sync); 0] = [];
+            let mut found = pin!(connection.client.query_raw(&statement, none).await?);
+            while let Some(row) = found.try_next().await? {
+                let read = || {
+                    let kind = u8::try_from(rows::get::<i16>(&row, 0)?).ok().and_then(ObjectKind::from_u8);
+                    let kind = kind.ok_or_else(|| StoreError::Corrupt {
+                        what: "an object row has no valid kind".into(),
+                    })?;
+                    Ok(ObjectInfo {
+                        kind,
+                        hash: rows::id(&row, 1, Hash::from_slice)?,
+                        raw_len: rows::get::<i64>(&row, 2)? as u64,
+                        base: rows::maybe_id(&row, 3, Hash::from_slice)?,
+                    })
+                };
+                match read() {
+                    Ok(object) => visit(object),
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+            Ok(Ok(()))
+        });
+        visited.map_err(|error| self.pool.failed("read from", &error)).flatten()
+    }
+
+    /// The present position in the history of commits. Waits for commits that are under way, so that none is counted before
+    /// it can be seen.
+    pub(crate) fn current_mark(&self) -> Result<CommitMark, StoreError> {
+        self.pool.ask(async |connection| {
+            let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({COLLECTING}, {})", self.key);
+            connection.client.batch_execute(&lock).await?;
+            let row = connection.client.query_one(MARK, &[]).await?;
+            connection.client.batch_execute("COMMIT").await?;
+            Ok(CommitMark(row.try_get::<_, i64>(0)? as u64))
+        })
+    }
+
+    pub(crate) fn sweep_objects(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
+        self.recent.clear();
+        let before = self.total_bytes()?;
+        let mut all = Vec::new();
+        self.visit_objects(&mut |object| all.push((object.hash, object.base)))?;
+        let count = all.len();
+        let dead = dead_among(all, live);
+        let mut lease = self.pool.lease()?;
+        let connection = lease.connection()?;
+        let swept = self.pool.wait(async {
+            let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({COLLECTING}, {})", self.key);
+            connection.client.batch_execute(&lock).await?;
+            let row = connection.client.query_one(MARK, &[]).await?;
+            if row.try_get::<_, i64>(0)? as u64 != mark.0 {
+                return Ok(Err(StoreError::Grew));
+            }
+            for some in dead.chunks(AT_ONCE) {
+                let hashes: Vec<&[u8]> = some.iter().map(|hash| hash.as_bytes().as_slice()).collect();
+                let sql = "DELETE FROM stepback_objects WHERE hash = ANY($1)";
+                connection.client.execute(sql, &[&hashes]).await?;
+            }
+            let end =
+                "UPDATE stepback_meta SET epoch = epoch + 1; SELECT nextval('stepback_commits'); COMMIT";
+            connection.client.batch_execute(end).await?;
+            Ok(Ok(()))
+        });
+        let swept = swept.map_err(|error| self.pool.failed("free objects in", &error)).flatten();
+        if let Err(error) = swept {
+            // With it goes the transaction.
+            lease.discard();
+            return Err(error);
+        }
+        // Giving space back to the system means writing the table anew, while everybody waits: only when it is worth it. Who
+        // does not own the table cannot; the server then uses the space again for what comes.
+        if !dead.is_empty() {
+            let how = if dead.len() * 3 >= count { "VACUUM FULL" } else { "VACUUM" };
+            let vacuumed = self.pool.wait(async {
+                connection_of(&mut lease)?
+                    .client
+                    .batch_execute(&format!("{how} stepback_objects"))
+                    .await
+                    .map_err(|error| error::translate(&self.pool.shown, "clean up", &error))
+            });
+            drop(vacuumed);
+        }
+        Ok(Swept { objects: dead.len() as u64, bytes: before.saturating_sub(self.total_bytes()?) })
+    }
+
+    fn total_bytes(&self) -> Result<u64, StoreError> {
+        let row = self.pool.ask(async |connection| connection.client.query_one(TOTAL, &[]).await)?;
+        Ok(rows::get::<i64>(&row, 0)? as u64)
+    }
+
+    pub(crate) fn count_usage(&self) -> Result<Usage, StoreError> {
+        let sql = "SELECT count(*), coalesce(sum(raw_len), 0)::bigint,
+                          coalesce(sum(octet_length(payload)), 0)::bigint FROM stepback_objects";
+        let row = self.pool.ask(async |connection| connection.client.query_one(sql, &[]).await)?;
+        Ok(Usage {
+            objects: rows::get::<i64>(&row, 0)? as u64,
+            raw_bytes: rows::get::<i64>(&row, 1)? as u64,
+            stored_bytes: rows::get::<i64>(&row, 2)? as u64,
+            total_bytes: self.total_bytes()?,
+        })
+    }
+
+    pub(crate) fn complaints(&self) -> Result<Vec<String>, StoreError> {
+        // What is checked must come from the server, not from memory.
+        self.recent.clear();
+        let mut complaints = Vec::new();
+        for (sql, what) in COMPLAINTS {
+            let row = self.pool.ask(async |connection| connection.client.query_one(sql, &[]).await)?;
+            let count: i64 = rows::get(&row, 0)?;
+            if count > 0 {
+                complaints.push(format!("the database has {count} {what}"));
+            }
+        }
+        Ok(complaints)
+    }
+}
+
+/// How many commits there were.
+const MARK: &str = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM stepback_commits";
+
+fn connection_of(lease: &mut crate::pool::Lease) -> Result<&mut crate::pool::Connection, StoreError> {
+    lease.connection()
+}
+
+/// What is neither in `live` nor needed by something that is.
+fn dead_among(all: Vec<(Hash, Option<Hash>)>, live: &HashSet<Hash>) -> Vec<Hash> {
+    let base_of: HashMap<Hash, Hash> =
+        all.iter().filter_map(|(hash, base)| Some((*hash, (*base)?))).collect();
+    let mut bases = HashSet::new();
+    for hash in live {
+        let mut next = base_of.get(hash);
+        while let Some(base) = next.filter(|base| bases.insert(**base)) {
+            next = base_of.get(base);
+        }
+    }
+    all.into_iter()
+        .map(|(hash, _)| hash)
+        .filter(|hash| !live.contains(hash) && !bases.contains(hash))
+        .collect()
+}

@@ -1,0 +1,104 @@
+//! Text that PostgreSQL does not take: a zero character, in a text or inside of a JSON document.
+//!
+//! An agent may print one, and nothing recorded may be lost. So it is written as two characters, and the first of the two as
+//! two of itself; whatever has neither, which is nearly everything, is stored as it is.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Begins the two characters: from the private use area, where text has no business.
+const MARK: char = '\u{f8ff}';
+
+/// `text` as it is stored.
+pub(crate) fn stored(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\0', MARK]) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match character {
+            '\0' => out.extend([MARK, '0']),
+            MARK => out.extend([MARK, MARK]),
+            other => out.push(other),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Undoes [`stored`].
+pub(crate) fn original(text: String) -> String {
+    if !text.contains(MARK) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            MARK if characters.next() == Some('0') => out.push('\0'),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// A record as the text of a document.
+pub(crate) fn document(record: &impl serde::Serialize) -> String {
+    // The records are plain data with string keys, which always serialise.
+    let text = serde_json::to_string(record).unwrap_or_default();
+    if !text.contains("\\u0000") && !text.contains(MARK) {
+        return text;
+    }
+    let mut value = serde_json::from_str(&text).unwrap_or(Value::Null);
+    change(&mut value, &|text| stored(text).into_owned());
+    value.to_string()
+}
+
+/// Reads a record from the text of a document.
+pub(crate) fn record<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    if !text.contains(MARK) {
+        return serde_json::from_str(text);
+    }
+    let mut value = serde_json::from_str(text)?;
+    change(&mut value, &|text| original(text.to_string()));
+    serde_json::from_value(value)
+}
+
+fn change(value: &mut Value, of_text: &dyn Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = of_text(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| change(item, of_text)),
+        Value::Object(fields) => {
+            let old = std::mem::take(fields);
+            for (name, mut value) in old {
+                change(&mut value, of_text);
+                fields.insert(of_text(&name), value);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back_and_none_has_a_zero() {
+        for text in
+            ["", "plain", "\0", "a\0b\0", "\u{f8ff}", "\u{f8ff}0", "\0\u{f8ff}\0", "ü\u{f8ff}\u{f8ff}0"]
+        {
+            let kept = stored(text).into_owned();
+            assert!(!kept.contains('\0'));
+            assert_eq!(original(kept), text);
+        }
+    }
+
+    #[test]
+    fn every_document_comes_back() {
+        let value = serde_json::json!({ "a\0": ["\0", { "\u{f8ff}": "\\u0000" }], "b": 1.5 });
+        let kept = document(&value);
+        assert!(!kept.replace("\\\\u0000", "").contains("\\u0000"), "{kept}");
+        assert_eq!(record::<Value>(&kept).ok(), Some(value));
+    }
+}

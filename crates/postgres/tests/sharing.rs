@@ -1,0 +1,281 @@
+//! Several stores on one database, a server that goes away in the middle, and the certainty that what was acknowledged is there.
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use stepback_model::hash::ObjectKind;
+use stepback_model::object::ObjectSource;
+use stepback_model::record::StepKind;
+use stepback_postgres::{Change, PostgresStore};
+use stepback_store::port::{Mutation, Query, Store};
+use stepback_testkit::postgres::Server;
+use stepback_testkit::sample::{Sample, append, noise, put};
+
+fn open(url: &str, local: &Path) -> PostgresStore {
+    PostgresStore::open(url, local).unwrap()
+}
+
+#[test]
+fn stores_on_one_database_number_steps_without_gaps() {
+    let server = Server::start();
+    let url = server.database();
+    let local = tempfile::tempdir().unwrap();
+    // All at once: they make the tables together.
+    let stores: Vec<PostgresStore> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|at| {
+                let (url, dir) = (&url, local.path().join(at.to_string()));
+                scope.spawn(move || open(url, &dir))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&stores[0], b"/w");
+    let numbers: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6u64)
+            .map(|thread| {
+                let (store, session) = (&stores[thread as usize % 3], session.id);
+                scope.spawn(move || {
+                    let sample = Sample::new(100 + thread);
+                    let commit = |at: u64| {
+                        let batch = store.begin().unwrap();
+                        // The same object for all, and one of its own.
+                        batch.write(ObjectKind::Blob, &at.to_le_bytes(), None).unwrap();
+                        let state =
+                            batch.write(ObjectKind::Blob, &noise(thread * 100 + at, 500), None).unwrap();
+                        let steps =
+                            [append(sample.step(session, state)), append(sample.step(session, state))];
+                        store.commit(Some(batch.finish().unwrap()), &steps).unwrap().steps
+                    };
+                    (0..20).flat_map(commit).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(numbers.len(), 240);
+    assert_eq!(numbers.iter().copied().collect::<BTreeSet<_>>(), (1..=240).collect());
+    for store in &stores {
+        let steps = store.steps(workspace.id, &Query::default()).unwrap();
+        assert!(steps.iter().map(|stored| stored.checkpoint.step.number).eq((1..=240).rev()));
+        assert_eq!(store.check().unwrap(), Vec::<String>::new());
+        for stored in steps {
+            store.read(ObjectKind::Blob, stored.checkpoint.step.state).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_death_of_the_server() {
+    let mut server = Server::start();
+    let url = server.database();
+    let local = tempfile::tempdir().unwrap();
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&open(&url, &local.path().join("0")), b"/w");
+    let acknowledged = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let mut kept = Vec::new();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3u64)
+            .map(|thread| {
+                let store = open(&url, &local.path().join(thread.to_string()));
+                let (session, acknowledged, stop) = (session.id, &acknowledged, &stop);
+                scope.spawn(move || {
+                    let sample = Sample::new(100 + thread);
+                    let mut kept = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let batch = store.begin();
+                        let Ok(batch) = batch else { continue };
+                        let bytes = noise(thread << 32 | kept.len() as u64, 2000);
+                        let state = batch.write(ObjectKind::Blob, &bytes, None).unwrap();
+                        let step = sample.step(session, state);
+                        let Ok(batch) = batch.finish() else { continue };
+                        if let Ok(receipt) = store.commit(Some(batch), &[append(step.clone())]) {
+                            kept.push((step.id, receipt.steps[0], bytes));
+                            acknowledged.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    kept
+                })
+            })
+            .collect();
+        for round in 1..=3u64 {
+            while acknowledged.load(Ordering::Relaxed) < round * 60 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            server.crash_and_restart();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            kept.extend(writer.join().unwrap());
+        }
+    });
+    let store = open(&url, &local.path().join("after"));
+    for (id, number, bytes) in &kept {
+        let stored = store.step(*id).unwrap().expect("an acknowledged step is gone");
+        assert_eq!(stored.checkpoint.step.number, *number);
+        assert!(store.read(ObjectKind::Blob, stored.checkpoint.step.state).unwrap() == *bytes);
+    }
+    let numbers = store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap();
+    assert!(numbers.iter().map(|stored| stored.checkpoint.step.number).eq(1..=numbers.len() as u64));
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+}
+
+/// Stands between a store and its server, and cuts the connection when the end of a transaction passes: before the server
+/// gets it, or after it has answered.
+struct Cutter {
+    port: u16,
+    armed: Arc<AtomicUsize>,
+}
+
+const BEFORE: usize = 1;
+const AFTER: usize = 2;
+
+impl Cutter {
+    fn start(to: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let armed = Arc::new(AtomicUsize::new(0));
+        let watched = armed.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+                let cut = Arc::new(AtomicBool::new(false));
+                let (mut from, mut into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let (armed, cutting) = (watched.clone(), cut.clone());
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 65536];
+                    while let Ok(len @ 1..) = from.read(&mut buffer) {
+                        let ends = buffer[..len].windows(7).any(|bytes| bytes == b"; COMMI");
+                        if ends {
+                            match armed.swap(0, Ordering::SeqCst) {
+                                BEFORE => break,
+                                AFTER => cutting.store(true, Ordering::SeqCst),
+                                _ => {}
+                            }
+                        }
+                        if into.write_all(&buffer[..len]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = (from.shutdown(Shutdown::Both), into.shutdown(Shutdown::Both));
+                });
+                std::thread::spawn(move || {
+                    let (mut from, mut into) = (server, client);
+                    let mut buffer = [0; 65536];
+                    while let Ok(len @ 1..) = from.read(&mut buffer) {
+                        if cut.load(Ordering::SeqCst) || into.write_all(&buffer[..len]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = (from.shutdown(Shutdown::Both), into.shutdown(Shutdown::Both));
+                });
+            }
+        });
+        Self { port, armed }
+    }
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_is_neither_done_twice_nor_given_up() {
+    let server = Server::start();
+    let url = server.database();
+    let cutter = Cutter::start(server.port());
+    let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
+    let local = tempfile::tempdir().unwrap();
+    let store = open(&through, local.path());
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&store, b"/w");
+    for (at, when) in [BEFORE, AFTER, AFTER, BEFORE].into_iter().enumerate() {
+        let batch = store.begin().unwrap();
+        let state = batch.write(ObjectKind::Blob, &[at as u8], None).unwrap();
+        let batch = batch.finish().unwrap();
+        cutter.armed.store(when, Ordering::SeqCst);
+        let receipt = store.commit(Some(batch), &[append(sample.step(session.id, state))]).unwrap();
+        assert_eq!(cutter.armed.load(Ordering::SeqCst), 0, "nothing was cut");
+        assert_eq!(receipt.steps, [at as u64 + 1]);
+    }
+    assert_eq!(store.steps(workspace.id, &Query::default()).unwrap().len(), 4);
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_batch_larger_than_memory_allows_is_sent_ahead() {
+    let server = Server::start();
+    let url = server.database();
+    let local = tempfile::tempdir().unwrap();
+    let store = open(&url, local.path());
+    let stored = put(&store, &[b"stored"])[0];
+    let blobs: Vec<Vec<u8>> = (0..60).map(|seed| noise(seed, 1 << 20)).collect();
+    let batch = store.begin().unwrap();
+    let hashes: Vec<_> =
+        blobs.iter().map(|bytes| batch.write(ObjectKind::Blob, bytes, None).unwrap()).collect();
+    assert!(!store.contains(ObjectKind::Blob, hashes[0]).unwrap());
+    drop(batch);
+    assert_eq!(store.usage().unwrap().objects, 1, "a batch that was given up left something");
+    let batch = store.begin().unwrap();
+    for bytes in &blobs {
+        batch.write(ObjectKind::Blob, bytes, None).unwrap();
+    }
+    assert_eq!(batch.write(ObjectKind::Blob, b"stored", None).unwrap(), stored);
+    store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
+    assert_eq!(store.usage().unwrap().objects, 61);
+    for (hash, bytes) in hashes.iter().zip(&blobs) {
+        assert!(store.read(ObjectKind::Blob, *hash).unwrap() == *bytes);
+    }
+}
+
+#[test]
+fn commits_are_announced() {
+    let server = Server::start();
+    let url = server.database();
+    let local = tempfile::tempdir().unwrap();
+    let (one, two) = (open(&url, &local.path().join("1")), open(&url, &local.path().join("2")));
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&one, b"/w");
+    let mut changes = two.changes();
+    // Until the listener listens, what is announced is not for it.
+    let mut heard = None;
+    for number in 1..=200u64 {
+        sample.append(&one, session.id, &number.to_le_bytes());
+        std::thread::sleep(Duration::from_millis(20));
+        heard = changes.try_recv().ok();
+        if let Some(Change::Committed { workspace: of, newest }) = heard {
+            assert_eq!(of, workspace.id);
+            assert!(newest > 0 && newest <= number, "{newest} of {number}");
+            break;
+        }
+    }
+    assert!(heard.is_some(), "nothing was announced");
+}
+
+#[test]
+fn text_with_zeros_comes_back() {
+    let server = Server::start();
+    let local = tempfile::tempdir().unwrap();
+    let store = open(&server.database(), local.path());
+    let sample = Sample::new(1);
+    let (workspace, mut session) = sample.begin(&store, b"/w");
+    session.info.title = Some("a\0b\u{f8ff}".into());
+    let mut step = sample.step(session.id, put(&store, &[b"x"])[0]);
+    step.kind = StepKind::ToolEnd;
+    step.summary = "zero \0 and \u{f8ff}0".into();
+    step.facts.tool = Some("To\0l".into());
+    step.facts.call = Some("\0".into());
+    let info = Box::new(session.info.clone());
+    store
+        .commit(None, &[append(step.clone()), Mutation::SetSessionInfo { session: session.id, info }])
+        .unwrap();
+    step.number = 1;
+    assert_eq!(store.session(session.id).unwrap(), Some(session));
+    let query = Query { tool: Some("tO\0L".into()), call: Some("\0".into()), ..Query::default() };
+    let found = store.steps(workspace.id, &query).unwrap();
+    assert_eq!(found.iter().map(|stored| &stored.checkpoint.step).collect::<Vec<_>>(), [&step]);
+}

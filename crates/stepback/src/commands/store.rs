@@ -1,0 +1,75 @@
+//! `store`: what is about the store as a whole.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+use stepback_store::copy::{self, CopyError, Phase};
+
+use super::{Answer, DONE};
+use crate::context::Make;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Progress};
+use crate::place::Place;
+
+/// `store copy`
+pub fn copy(from: &Path, to: &Path, json: bool) -> Answer {
+    let (from, to) = (Place::read(from)?, Place::read(to)?);
+    if from == to {
+        return Err(Failure::new(Kind::Usage, "a store cannot be copied onto itself"));
+    }
+    let source = from.open(Make::No)?;
+    let target = to.open(Make::Yes)?;
+    let mut shown: Option<(Phase, Progress)> = None;
+    let mut progress = |phase: Phase, done: u64, _total: u64| {
+        if shown.as_ref().is_none_or(|(known, _)| *known != phase) {
+            // The old one goes first: both write on the same line.
+            shown = None;
+            let what = match phase {
+                Phase::Objects => "objects copied",
+                Phase::Steps => "steps copied",
+                Phase::Verifying => "objects verified",
+            };
+            shown = Some((phase, Progress::start(what, json)));
+        }
+        if let Some((_, progress)) = &shown {
+            progress.counter().store(done, Ordering::Relaxed);
+        }
+    };
+    let copied = copy::copy(source, target, &mut progress);
+    drop(shown);
+    let copied = copied.map_err(|error| failure(error, &to))?;
+    if json {
+        output::document(&json!({ "from": from.shown(), "to": to.shown(), "copied": copied }));
+        return DONE;
+    }
+    output::line(format!(
+        "Copied {} ({}), {}, {}, {} and {} to {}, and read everything back.",
+        output::count(copied.objects, "object"),
+        output::bytes(copied.bytes),
+        output::count(copied.workspaces, "workspace"),
+        output::count(copied.sessions, "session"),
+        output::count(copied.steps, "step"),
+        output::count(copied.operations, "operation"),
+        to.shown()
+    ));
+    output::line(format!(
+        "To use it from now on: export STEPBACK_HOME='{}' where you and your agents work. {} is as it was.",
+        to.shown(),
+        from.shown()
+    ));
+    DONE
+}
+
+fn failure(error: CopyError, to: &Place) -> Failure {
+    let message = error.to_string();
+    match error {
+        CopyError::Store(error) => Failure::from(error),
+        CopyError::NotEmpty { .. } => Failure::new(Kind::Refused, format!("{}: {message}", to.shown()))
+            .hint("name a directory that does not exist yet, or an empty database"),
+        CopyError::Disturbed(_) => Failure::new(Kind::Busy, message)
+            .hint("remove the target, and copy again while no agent works and no stepback runs"),
+        CopyError::Differs(_) => Failure::new(Kind::Store, message)
+            .hint("\"stepback fsck\" says whether the original is sound; the target is not to be used"),
+    }
+}

@@ -1,0 +1,345 @@
+//! Taking everything from one store to another, whatever the two are.
+//!
+//! A step's number is its place in its workspace, and numbers have no gaps; so appending the steps in order gives each the
+//! number it had, and a copy needs nothing of a store but what everybody uses. Until the copy is whole, a reference in the
+//! target says so, and no store with that reference opens: half a history must not be taken for one.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use stepback_model::ids::{OpId, StepId, WorkspaceId};
+use stepback_model::record::Workspace;
+
+use crate::error::StoreError;
+use crate::port::{Mutation, ObjectInfo, Query, Store, StoredCheckpoint, VAULT};
+
+/// The reference that a store has for as long as a copy into it is not whole.
+pub const INCOMPLETE: &str = "store/incomplete";
+
+/// What to say about a store that has the reference.
+pub const INCOMPLETE_REASON: &str =
+    "a copy into it did not finish; remove it and run \"stepback store copy\" again";
+
+/// A commit is made after so many bytes of objects.
+const BATCH_BYTES: usize = 8 << 20;
+/// A commit is made after so many objects; no more than a batch stores as differences.
+const BATCH_OBJECTS: usize = 90;
+/// So many steps are read and appended at a time.
+const STEPS: u64 = 500;
+
+/// Why a copy did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The target has something in it.
+    #[error("the target is not empty: it has {what}")]
+    NotEmpty {
+        /// What was found.
+        what: String,
+    },
+    /// Somebody wrote to one of the stores meanwhile.
+    #[error("{0} was written to while it was copied")]
+    Disturbed(&'static str),
+    /// What was written did not read back the same.
+    #[error("the copy differs from the original: {0}")]
+    Differs(String),
+    /// A store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Objects are written.
+    Objects,
+    /// Steps are written.
+    Steps,
+    /// Everything is read back.
+    Verifying,
+}
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Copied {
+    /// Objects.
+    pub objects: u64,
+    /// Their size before compression.
+    pub bytes: u64,
+    /// Workspaces.
+    pub workspaces: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Steps.
+    pub steps: u64,
+    /// Operations.
+    pub operations: u64,
+    /// References.
+    pub references: u64,
+}
+
+/// Copies everything in `from` to `to`, which must be empty, and reads all of it back. `progress` is told how many are done
+/// of how many.
+pub fn copy(
+    from: &dyn Store,
+    to: &dyn Store,
+    progress: &mut dyn FnMut(Phase, u64, u64),
+) -> Result<Copied, CopyError> {
+    refuse_unless_empty(to)?;
+    let mark = from.mark()?;
+    let marker = StepId::from_bytes([0; 16]);
+    to.commit(None, &[Mutation::SetRef { name: INCOMPLETE.into(), expected: None, value: marker }])?;
+    let mut copied = Copied::default();
+    let objects = objects_of(from)?;
+    copy_objects(from, to, &objects, &mut copied, progress)?;
+    copy_vault(from, to)?;
+    let workspaces = from.workspaces()?;
+    let total = count_steps(from, &workspaces)?;
+    for workspace in &workspaces {
+        copy_log(from, to, workspace, &mut copied, &mut |done| progress(Phase::Steps, done, total))?;
+    }
+    let references = from.references("")?;
+    let set = |(name, value): &(String, StepId)| Mutation::SetRef {
+        name: name.clone(),
+        expected: None,
+        value: *value,
+    };
+    to.commit(None, &references.iter().map(set).collect::<Vec<_>>())?;
+    copied.workspaces = workspaces.len() as u64;
+    copied.references = references.len() as u64;
+
+    verify(from, to, &objects, &workspaces, progress)?;
+    if from.mark()? != mark {
+        return Err(CopyError::Disturbed("the original"));
+    }
+    to.commit(None, &[Mutation::DropRef { name: INCOMPLETE.into() }])?;
+    Ok(copied)
+}
+
+fn refuse_unless_empty(to: &dyn Store) -> Result<(), CopyError> {
+    let not_empty = |what: String| Err(CopyError::NotEmpty { what });
+    let objects = to.usage()?.objects;
+    let workspaces = to.workspaces()?.len();
+    match (objects, workspaces, to.references("")?.len()) {
+        (0, 0, 0) => Ok(()),
+        (0, 0, references) => not_empty(format!("{references} references")),
+        (_, 0, _) => not_empty(format!("{objects} objects")),
+        (_, _, _) => not_empty(format!("{workspaces} workspaces")),
+    }
+}
+
+/// All objects, those that nothing is needed for first: what is stored against another can be again.
+fn objects_of(store: &dyn Store) -> Result<Vec<ObjectInfo>, StoreError> {
+    let mut objects = Vec::new();
+    store.for_each_object(&mut |object| objects.push(object))?;
+    objects.sort_by_key(|object| object.base.is_some());
+    Ok(objects)
+}
+
+fn copy_objects(
+    from: &dyn Store,
+    to: &dyn Store,
+    objects: &[ObjectInfo],
+    copied: &mut Copied,
+    progress: &mut dyn FnMut(Phase, u64, u64),
+) -> Result<(), CopyError> {
+    let mut rest = objects.iter().peekable();
+    while rest.peek().is_some() {
+        let batch = to.begin()?;
+        let (mut bytes, mut count) = (0, 0);
+        while bytes < BATCH_BYTES && count < BATCH_OBJECTS {
+            let Some(object) = rest.next() else { break };
+            let content = from.read(object.kind, object.hash).map_err(StoreError::from)?;
+            batch.write(object.kind, &content, object.base).map_err(StoreError::from)?;
+            bytes += content.len();
+            count += 1;
+        }
+        to.commit(Some(batch.finish()?), &[])?;
+        copied.objects += count as u64;
+        copied.bytes += bytes as u64;
+        progress(Phase::Objects, copied.objects, objects.len() as u64);
+    }
+    Ok(())
+}
+
+/// Git files in the vault have no other place: trees name them, and their content is nowhere else.
+fn copy_vault(from: &dyn Store, to: &dyn Store) -> Result<(), StoreError> {
+    let (Some(from), Some(to)) = (from.local_dir(), to.local_dir()) else { return Ok(()) };
+    let (from, to) = (from.join(VAULT), to.join(VAULT));
+    let entries = match fs::read_dir(&from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(StoreError::io("list", &from))?,
+    };
+    let mut any = false;
+    for entry in entries {
+        let entry = entry.map_err(StoreError::io("list", &from))?;
+        if !any {
+            fs::create_dir_all(&to).map_err(StoreError::io("create", &to))?;
+            any = true;
+        }
+        keep(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    if any {
+        crate::pack::sync_dir(&to)?;
+    }
+    Ok(())
+}
+
+fn keep(from: &Path, to: &Path) -> Result<(), StoreError> {
+    if fs::hard_link(from, to).is_ok() {
+        return Ok(());
+    }
+    fs::copy(from, to).map_err(StoreError::io("copy", from))?;
+    fs::File::open(to).and_then(|file| file.sync_all()).map_err(StoreError::io("write", to))
+}
+
+fn count_steps(store: &dyn Store, workspaces: &[Workspace]) -> Result<u64, StoreError> {
+    let mut total = 0;
+    for workspace in workspaces {
+        let newest = store.steps(workspace.id, &Query { limit: Some(1), ..Query::default() })?;
+        total += newest.first().map_or(0, |stored| stored.checkpoint.step.number);
+    }
+    Ok(total)
+}
+
+/// Calls `visit` with the steps of a workspace, oldest first, some at a time.
+fn for_each_part(
+    store: &dyn Store,
+    workspace: WorkspaceId,
+    visit: &mut dyn FnMut(Vec<StoredCheckpoint>) -> Result<(), CopyError>,
+) -> Result<(), CopyError> {
+    let mut after = 0;
+    loop {
+        let query = Query { after: Some(after), oldest_first: true, limit: Some(STEPS), ..Query::default() };
+        let steps = store.steps(workspace, &query)?;
+        let Some(last) = steps.last() else { return Ok(()) };
+        after = last.checkpoint.step.number;
+        visit(steps)?;
+    }
+}
+
+fn copy_log(
+    from: &dyn Store,
+    to: &dyn Store,
+    workspace: &Workspace,
+    copied: &mut Copied,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), CopyError> {
+    let sessions = from.sessions(workspace.id)?;
+    copied.sessions += sessions.len() as u64;
+    let mut mutations = vec![Mutation::AddWorkspace(workspace.clone())];
+    mutations.extend(sessions.into_iter().map(Mutation::AddSession));
+    to.commit(None, &mutations)?;
+    for_each_part(from, workspace.id, &mut |steps| {
+        let mut mutations: Vec<Mutation> = steps.iter().map(appended).collect();
+        mutations.extend(steps.iter().flat_map(hidden));
+        let receipt = to.commit(None, &mutations)?;
+        if !receipt.steps.iter().copied().eq(steps.iter().map(|stored| stored.checkpoint.step.number)) {
+            return Err(CopyError::Differs("steps got other numbers; does the original have gaps?".into()));
+        }
+        copied.steps += steps.len() as u64;
+        progress(copied.steps);
+        Ok(())
+    })?;
+    let mut operations = from.operations(workspace.id)?;
+    operations.reverse();
+    copied.operations += operations.len() as u64;
+    for part in operations.chunks(STEPS as usize) {
+        let mutations: Vec<Mutation> = part.iter().cloned().map(Mutation::AppendOp).collect();
+        let receipt = to.commit(None, &mutations)?;
+        if !receipt.ops.iter().copied().eq(part.iter().map(|operation| operation.number)) {
+            return Err(CopyError::Differs(
+                "operations got other numbers; does the original have gaps?".into(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What appends a step as it is by now, but for whether it is hidden.
+fn appended(stored: &StoredCheckpoint) -> Mutation {
+    let checkpoint = &stored.checkpoint;
+    Mutation::AppendStep {
+        step: checkpoint.step.clone(),
+        annotation: checkpoint.annotation.clone(),
+        trigger: checkpoint.trigger,
+    }
+}
+
+/// What hides and purges a step as it is by now.
+fn hidden(stored: &StoredCheckpoint) -> Vec<Mutation> {
+    let steps = vec![stored.checkpoint.step.id];
+    let by = stored.checkpoint.hidden_by;
+    let hide = |by| Mutation::SetHidden { steps: steps.clone(), by };
+    match (stored.purged, by) {
+        (false, None) => Vec::new(),
+        (false, by) => vec![hide(by)],
+        // Only what is hidden is purged, and it may have been shown again since.
+        (true, by) => vec![
+            hide(by.or(Some(OpId::from_bytes([0; 16])))),
+            Mutation::Purge { steps: steps.clone() },
+            hide(by),
+        ],
+    }
+}
+
+/// Reads everything back from the target and compares it with the original.
+fn verify(
+    from: &dyn Store,
+    to: &dyn Store,
+    objects: &[ObjectInfo],
+    workspaces: &[Workspace],
+    progress: &mut dyn FnMut(Phase, u64, u64),
+) -> Result<(), CopyError> {
+    let differs = |what: String| Err(CopyError::Differs(what));
+    let mut count = 0u64;
+    to.for_each_object(&mut |_| count += 1)?;
+    if count != objects.len() as u64 {
+        return differs(format!("{count} objects instead of {}", objects.len()));
+    }
+    for (done, object) in objects.iter().enumerate() {
+        // Reading verifies the hash.
+        let content = to.read(object.kind, object.hash).map_err(StoreError::from)?;
+        if content.len() as u64 != object.raw_len {
+            return differs(format!("{} {} has another size", object.kind, object.hash));
+        }
+        if done % 100 == 99 || done + 1 == objects.len() {
+            progress(Phase::Verifying, done as u64 + 1, objects.len() as u64);
+        }
+    }
+    if to.workspaces()? != workspaces {
+        return differs("the list of workspaces".into());
+    }
+    for workspace in workspaces {
+        let id = workspace.id;
+        if from.sessions(id)? != to.sessions(id)? {
+            return differs(format!("the sessions of workspace {id}"));
+        }
+        if from.operations(id)? != to.operations(id)? {
+            return differs(format!("the operations of workspace {id}"));
+        }
+        for_each_part(from, id, &mut |steps| {
+            let first = steps.first().map_or(0, |stored| stored.checkpoint.step.number);
+            let query = Query {
+                after: Some(first.saturating_sub(1)),
+                oldest_first: true,
+                limit: Some(steps.len() as u64),
+                ..Query::default()
+            };
+            if to.steps(id, &query)? == steps {
+                return Ok(());
+            }
+            Err(CopyError::Differs(format!("the steps of workspace {id} from #{first} on")))
+        })?;
+    }
+    let mut references = to.references("")?;
+    references.retain(|(name, _)| name != INCOMPLETE);
+    if references != from.references("")? {
+        return differs("the references".into());
+    }
+    let complaints = to.check()?;
+    match complaints.first() {
+        Some(complaint) => differs(complaint.clone()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,84 @@
+//! `cargo xtask postgres install`: the database server that the tests start.
+//!
+//! Tests start a server of their own from the programs of the system's package; nothing is started here, and no server of the
+//! system's is used. Where there is no package manager we know, or we are not allowed to use it, it says what to install.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+The database server for the tests
+
+Usage: cargo xtask postgres install
+
+Installs the system's package of PostgreSQL unless a server is there already.
+";
+
+/// Where Debian's packages put the programs of each version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// Runs `cargo xtask postgres`.
+pub fn run(args: &[String]) -> Result<()> {
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["install"] => install(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        [other, ..] => {
+            bail!(
+                "`cargo xtask postgres` knows no `{other}`; `cargo xtask postgres --help` says what it can do"
+            )
+        }
+    }
+}
+
+/// Installs a server unless there is one.
+pub fn install() -> Result<()> {
+    if let Some(version) = installed() {
+        eprintln!("PostgreSQL is installed: {version}.");
+        return Ok(());
+    }
+    const BY_HAND: &str = "install PostgreSQL 13 or newer so that its programs are in /usr/lib/postgresql/VERSION/bin \
+        (Debian, Ubuntu: apt-get install --no-install-recommends postgresql)";
+    if !is_root() || !Path::new("/usr/bin/apt-get").exists() {
+        bail!("PostgreSQL is not installed, and the tests start a server of their own; {BY_HAND}");
+    }
+    eprintln!("PostgreSQL is missing: installing it with apt-get.");
+    let install = || {
+        Command::new("apt-get")
+            .args(["install", "-y", "--no-install-recommends", "postgresql"])
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .status()
+            .context("cannot start apt-get")
+    };
+    if !install()?.success() {
+        // Lists of packages that were never fetched, or are out of date.
+        Command::new("apt-get").arg("update").status().context("cannot start apt-get")?;
+        if !install()?.success() {
+            bail!("apt-get cannot install PostgreSQL; {BY_HAND}");
+        }
+    }
+    if installed().is_none() {
+        bail!("apt-get installed PostgreSQL, but there is no server in {VERSIONS}; {BY_HAND}");
+    }
+    Ok(())
+}
+
+/// The newest version that is there.
+fn installed() -> Option<u32> {
+    let versions = fs::read_dir(VERSIONS).ok()?.flatten();
+    versions
+        .filter(|entry| entry.path().join("bin/initdb").exists())
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .max()
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
