@@ -1,0 +1,64 @@
+//! What can be asked, below `/api/v1`.
+
+pub mod sessions;
+pub mod steps;
+pub mod workspaces;
+
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa::openapi::OpenApi as Description;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::problem::Problem;
+use crate::work::Work;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "stepback",
+        description = "Time travel for AI agents: what they did, what was true then, and going back.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    components(schemas(Problem)),
+    tags(
+        (name = "workspaces", description = "Directory trees that agents work in"),
+        (name = "sessions", description = "Recorded runs of agents"),
+        (name = "steps", description = "What happened, and moving through it"),
+    )
+)]
+struct About;
+
+/// All routes, and the document that describes them.
+pub fn router() -> (Router<Work>, Description) {
+    let api = OpenApiRouter::new()
+        .routes(routes!(workspaces::list))
+        .routes(routes!(workspaces::get))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::get))
+        .routes(routes!(steps::list))
+        .routes(routes!(steps::get))
+        .routes(routes!(steps::next))
+        .routes(routes!(steps::previous));
+    let (router, description) =
+        OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api).split_for_parts();
+    let document = description.to_json().unwrap_or_default();
+    let json = [("content-type", "application/json")];
+    let router = router
+        .route("/api/v1/openapi.json", get(move || async move { (json, document.clone()).into_response() }))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .fallback(|| async { Problem::unknown("page", "at this address") });
+    (router, description)
+}
+
+/// Whether the store answers.
+async fn ready(axum::extract::State(work): axum::extract::State<Work>) -> Result<&'static str, Problem> {
+    work.run(|engine| {
+        engine.store.epoch()?;
+        Ok("ready\n")
+    })
+    .await
+}
