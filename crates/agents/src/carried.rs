@@ -111,9 +111,11 @@ impl Carrier {
     pub fn begun(&self, id: &str, at: Timestamp, request: &Request, caller: &Caller) -> io::Result<()> {
         let asked = request.wire.map(|wire| meaning::asked(wire, request)).unwrap_or_default();
         let model = asked.model.clone().unwrap_or_else(|| "a model".to_owned());
-        let mut summary = format!("{model}: {} messages", asked.messages.len());
+        let count =
+            |number: usize, unit: &str| format!("{number} {unit}{}", if number == 1 { "" } else { "s" });
+        let mut summary = format!("{model}: {}", count(asked.messages.len(), "message"));
         if !asked.tools.is_empty() {
-            summary.push_str(&format!(", {} tools", asked.tools.len()));
+            summary.push_str(&format!(", {}", count(asked.tools.len(), "tool")));
         }
         let mut input = json!(request);
         stepback_redact::redact_value(&mut input);

@@ -1,7 +1,8 @@
 //! A home of its own for an agent that is run again: its settings, and nothing it remembers.
 //!
 //! Agents write a lot into the home: conversations, task lists, counters, caches. A rerun must neither add to those nor be
-//! influenced by them, so it gets a home that holds what the person set up and what the agent needs to start.
+//! influenced by them, so it gets a home that holds what the person set up and what the agent needs to start. Everything that
+//! is no agent's is linked: commands that the agent runs need their toolchains, which a fence lets them read.
 
 use std::fs;
 use std::io;
@@ -68,6 +69,35 @@ pub fn furnish(agent: Agent, home: &Path, new: &Path) -> io::Result<()> {
             copy_all(&from, &to)?;
         } else {
             std::os::unix::fs::symlink(&from, &to)?;
+        }
+    }
+    link_rest(home, new, Path::new(""))
+}
+
+/// What agents keep for themselves. Nothing of one agent is any of another's business.
+const OWN: [&str; 7] = [
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".config/opencode",
+    ".local/share/opencode",
+    ".cache/opencode",
+];
+
+/// Lets everything else of the home be found where it is expected: toolchains, caches, keys of registries.
+fn link_rest(home: &Path, new: &Path, below: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(home.join(below)).into_iter().flatten().flatten() {
+        let path = below.join(entry.file_name());
+        let to = new.join(&path);
+        if OWN.iter().any(|own| Path::new(own) == path) || new.starts_with(entry.path()) {
+            continue;
+        }
+        if OWN.iter().any(|own| Path::new(own).starts_with(&path)) {
+            fs::create_dir_all(&to)?;
+            link_rest(home, new, &path)?;
+        } else if fs::symlink_metadata(&to).is_err() {
+            std::os::unix::fs::symlink(entry.path(), to)?;
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ pub enum ToolPolicy<'a> {
     /// It runs.
     #[default]
     Real,
-    /// It is refused.
+    /// It is refused if it can change something.
     Deny,
     /// It gives back what it gave back when it was recorded, and nothing runs. A call without a recorded result fails.
     Recorded(Box<Recall<'a>>),

@@ -129,11 +129,13 @@ impl Agent<'_, '_> {
                 return Ok((result, Learned { memory, ..Learned::default() }));
             }
             tool => match &mut self.options.tools {
-                ToolPolicy::Real => {
+                ToolPolicy::Deny if tools::can_change(tool) => {
+                    ToolResult::bad("Tools that change something are not run here.")
+                }
+                ToolPolicy::Real | ToolPolicy::Deny => {
                     let limits = Limits { stop: &self.options.stop, deadline: self.deadline };
                     tools::run(&self.journal.workspace.root, tool, input, &limits)
                 }
-                ToolPolicy::Deny => ToolResult::bad("Tools are not run here."),
                 ToolPolicy::Recorded(recall) => recall(tool, input).unwrap_or_else(|| {
                     ToolResult::bad("This call was not recorded, and nothing is run here.")
                 }),

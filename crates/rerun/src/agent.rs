@@ -15,7 +15,7 @@ use crate::RerunError;
 use crate::answers::{Directories, OnDifference};
 use crate::change::Change;
 use crate::earlier;
-use crate::fence::Inside;
+use crate::fence::{Inside, Strength};
 use crate::run::{self, Ready, Stage, Wish, io};
 
 /// Variables that lead an agent out of the home it is given, or that are ours.
@@ -79,7 +79,7 @@ pub(crate) fn ready<'a>(
     if routes.is_empty() {
         return Err(RerunError::NoRoute(agent));
     }
-    let inside = move |told: &[(Route, String)]| -> Result<Inside, RerunError> {
+    let inside = move |told: &[(Route, String)], _: &Strength| -> Result<Inside, RerunError> {
         let run = asked(&argv, &directory, &environment, &place, stage, &aside);
         let mut plan = install::run_command(agent, &run)?;
         install::through(agent, &run, told, &mut plan)?;

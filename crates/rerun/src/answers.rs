@@ -76,6 +76,8 @@ pub struct Replayer {
     moved: Vec<(String, String)>,
     /// What calls came to when they were recorded, by their ids, if they do not run now.
     results: HashMap<String, Value>,
+    /// A change that every call carries and that no comparison of conversations would notice.
+    everywhere: Option<Difference>,
     state: Mutex<State>,
 }
 
@@ -131,6 +133,7 @@ impl Replayer {
         on_difference: OnDifference,
         timing: Timing,
     ) -> Self {
+        let everywhere = changes.iter().find_map(|change| everywhere(tape, change));
         let changes = changes.iter().filter_map(|change| applied(tape, change)).collect();
         let mut moved: Vec<(String, String)> = directories
             .all
@@ -141,7 +144,7 @@ impl Replayer {
         moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
         let recording = Recording::new(tape.exchanges.clone(), directories.places());
         let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
-        Self { on_difference, timing, changes, moved, results: HashMap::new(), state }
+        Self { on_difference, timing, changes, moved, results: HashMap::new(), everywhere, state }
     }
 
     /// Lets the model hear what calls came to when they were recorded, whatever they come to now.
@@ -271,7 +274,13 @@ impl Answers for Replayer {
                 OnDifference::Nearest => {}
             }
         }
-        match state.recording.find(&known) {
+        let found = match (state.recording.find(&known), &self.everywhere) {
+            (Found::Same(at), Some(changed)) if state.tally.parted.is_none() => {
+                Found::Different { nearest: Some(at), differences: vec![changed.clone()] }
+            }
+            (found, _) => found,
+        };
+        match found {
             Found::Same(at) | Found::Background(Some(at)) => self.recorded(state, wire, at),
             Found::Background(None) => {
                 Self::refused(state, 404, "this call was not recorded, and nothing depends on it".into())
@@ -310,6 +319,27 @@ impl Place {
             (Some(own), Some(id)) => own == id,
             _ => self.name == name && self.nth == nth && self.input == *input,
         }
+    }
+}
+
+/// What a change is that has to do with every call: instructions are not compared, so it would go unnoticed.
+fn everywhere(tape: &Tape, change: &Change) -> Option<Difference> {
+    let short = |text: &str| text.chars().take(300).collect::<String>();
+    match change {
+        Change::System(text) => {
+            let first = tape
+                .exchanges
+                .iter()
+                .find_map(|exchange| Some(meaning::asked(exchange.request.wire?, &exchange.request).system));
+            let recorded = first.map(|system| short(&system));
+            Some(Difference { path: "system".to_owned(), recorded, present: Some(short(text)) })
+        }
+        Change::Memory { path, value } => Some(Difference {
+            path: format!("memory.{}", path.join(".")),
+            recorded: None,
+            present: Some(short(&value.to_string())),
+        }),
+        _ => None,
     }
 }
 

@@ -24,7 +24,7 @@ use stepback_store::port::StoredCheckpoint;
 use crate::RerunError;
 use crate::answers::Directories;
 use crate::change::Change;
-use crate::fence::Inside;
+use crate::fence::{Inside, Strength};
 use crate::run::{self, Ready, Stage, Wish, io};
 use crate::tape::{Tape, ToolCall};
 
@@ -69,14 +69,23 @@ pub(crate) fn ready<'a>(
     stage: &'a Stage<'a>,
 ) -> Result<Ready<'a>, RerunError> {
     let aside = run::aside(stage);
-    fs::create_dir_all(&aside).map_err(io("make a directory for the rerun"))?;
+    let temp = stage.dir.join("tmp");
+    for dir in [&aside, &temp] {
+        fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
+    }
     let mut beginning = beginning(wish, from, original)?;
     let directories = Directories {
         all: vec![("{workspace}", stage.original_root.to_path_buf(), stage.scratch.root.clone())],
     };
-    let upstream = "https://api.anthropic.com".to_owned();
+    let base = stage.environment.iter().find(|(name, _)| name == "ANTHROPIC_BASE_URL");
+    let base = base.and_then(|(_, value)| value.to_str()).filter(|base| !base.is_empty());
+    let upstream = base.unwrap_or("https://api.anthropic.com").to_owned();
     let routes = vec![Route { name: NAME.to_owned(), upstream }];
-    let inside = move |told: &[(Route, String)]| -> Result<Inside, RerunError> {
+    let inside = move |told: &[(Route, String)], strength: &Strength| -> Result<Inside, RerunError> {
+        if *strength != Strength::Namespaces && beginning.tools == Tools::Real {
+            // Nobody could tell what a command does elsewhere.
+            beginning.tools = Tools::Deny;
+        }
         beginning.base_url = told.first().map(|(_, url)| url.clone()).unwrap_or_default();
         let file = aside.join("beginning.json");
         let text = serde_json::to_vec(&beginning).unwrap_or_default();
@@ -85,8 +94,9 @@ pub(crate) fn ready<'a>(
         let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
         let mut env: Vec<(String, String)> =
             stage.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
-        env.retain(|(name, _)| name != "STEPBACK_HOME");
+        env.retain(|(name, _)| name != "STEPBACK_HOME" && name != "TMPDIR");
         env.push(("STEPBACK_HOME".to_owned(), stage.store.display().to_string()));
+        env.push(("TMPDIR".to_owned(), temp.display().to_string()));
         Ok(Inside {
             argv: words.iter().map(|word| word.display().to_string()).collect(),
             env,

@@ -18,12 +18,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stepback_agents::policy::Tools;
 use stepback_agents::{Agent, install::InstallError};
 use stepback_engine::reruns::{Fate, Rerun};
 use stepback_engine::{EngineError, Workspace};
+use stepback_exchange::prices::Prices;
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 use stepback_model::state::State;
 use stepback_proxy::Timing;
@@ -128,6 +129,10 @@ pub struct Surroundings<'a> {
     pub home: &'a Path,
     /// The person's environment.
     pub environment: &'a [(OsString, OsString)],
+    /// What models cost.
+    pub prices: &'a Prices,
+    /// A file of certificates that are trusted beside those of the system.
+    pub certificates: Option<&'a Path>,
     /// Set when the person wants it to end.
     pub interrupted: &'a AtomicBool,
 }
@@ -153,6 +158,10 @@ pub fn rerun(
     };
     check(who, &changes)?;
     let number = options.from.as_ref().map(|from| from.checkpoint.step.number);
+    if let Some(number) = number.filter(|number| tape.step(*number).is_none()) {
+        let id = tape.session.id.short();
+        return Err(RerunError::NotHere(format!("#{number} is no step of session {id}")));
+    }
     let prompt = number.and_then(|number| tape.prompt_at(number)).unwrap_or(0);
     let said = tape.prompts.get(prompt).ok_or(RerunError::NoPrompt)?;
     let prompted = tape.step(said.number).ok_or(RerunError::NoPrompt)?.clone();
@@ -259,6 +268,8 @@ fn play(
         store: around.store,
         home: around.home,
         environment: around.environment,
+        prices: around.prices,
+        certificates: around.certificates,
         interrupted: around.interrupted,
     };
     let mut ran = match who {
@@ -285,12 +296,14 @@ fn prompts(
     original: &Workspace<'_>,
     stage: &Stage<'_>,
 ) -> Result<Ran, RerunError> {
+    let begun = Instant::now();
     let ready = agent::ready(agent, wish, from, original, stage, None)?;
     let mut ran = run::run(ready, wish, stage)?;
     for prompt in wish.prompt + 1..wish.tape.prompts.len() {
         let session = ran.session.as_ref().and_then(|session| session.info.external.clone());
         let (Ended::Exited(0), Some(session)) = (&ran.ended, session) else { break };
-        let next = Wish { prompt, ..*wish };
+        let timeout = wish.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
+        let next = Wish { prompt, timeout, ..*wish };
         let ready = agent::ready(agent, &next, from, original, stage, Some(session))?;
         let then = run::run(ready, &next, stage)?;
         ran = Ran { tally: ran.tally.and(then.tally), session: then.session.or(ran.session), ..then };

@@ -72,6 +72,10 @@ pub struct Stage<'a> {
     pub home: &'a Path,
     /// The person's environment.
     pub environment: &'a [(OsString, OsString)],
+    /// What models cost.
+    pub prices: &'a Prices,
+    /// A file of certificates that are trusted beside those of the system.
+    pub certificates: Option<&'a Path>,
     /// Set when the person wants it to end.
     pub interrupted: &'a AtomicBool,
 }
@@ -114,7 +118,7 @@ pub(crate) struct Ready<'a> {
     /// Where its model calls would go.
     pub routes: Vec<Route>,
     /// What it is run with, once it is known where its model calls go instead.
-    pub inside: Box<dyn FnOnce(&[(Route, String)]) -> Result<Inside, RerunError> + 'a>,
+    pub inside: Box<dyn FnOnce(&[(Route, String)], &Strength) -> Result<Inside, RerunError> + 'a>,
     /// What the directories of then are now.
     pub directories: Directories,
     /// Whether its model calls are recorded by us; otherwise it does that itself.
@@ -162,12 +166,12 @@ pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Resul
         session: None,
         started: None,
         since: stage.scratch.engine.env.now(),
-        prices: Prices::built_in(),
+        prices: stage.prices.clone(),
     };
     let (recorder, taken) = Recorder::new(carrier);
     let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(Nobody) };
-    let (proxies, told) = proxies(routes, &mut fence, &sink, &replayer)?;
-    let inside = inside(&told)?;
+    let (proxies, told) = proxies(routes, &mut fence, &sink, &replayer, stage)?;
+    let inside = inside(&told, &fence.strength)?;
 
     let strength = fence.strength.clone();
     let namespace = fence.namespace();
@@ -206,6 +210,7 @@ fn proxies(
     fence: &mut Fence,
     sink: &Arc<dyn Sink>,
     replayer: &Arc<Replayer>,
+    stage: &Stage<'_>,
 ) -> Result<(Vec<Proxy>, Told), RerunError> {
     let (mut proxies, mut told) = (Vec::new(), Vec::new());
     for (route, socket) in routes.into_iter().zip(std::mem::take(&mut fence.sockets)) {
@@ -220,7 +225,7 @@ fn proxies(
             sink: sink.clone(),
             answers: Some(replayer.clone()),
             limits: Limits::default(),
-            certificates: None,
+            certificates: stage.certificates.map(Path::to_path_buf),
         })
         .map_err(io("start the proxy"))?;
         proxies.push(proxy);

@@ -334,15 +334,18 @@ pub enum Command {
     /// Show what the store holds
     #[command(after_help = "Examples:\n  stepback stats")]
     Stats,
-    /// See it work: a project is wrecked and brought back, in a temporary directory
+    /// See it work: an agent goes astray and is brought back, in a temporary directory
     #[command(
-        after_help = "Examples:\n  stepback demo\n  stepback demo --keep      leave the project to explore"
+        after_help = "The agent is the built-in one; a script takes the place of its model. What the demo made is left to explore.\n\nExamples:\n  stepback demo\n  stepback demo --fast --no-keep"
     )]
     Demo {
-        /// Do not remove the project afterwards
-        #[arg(long)]
+        /// Leave what it made to explore [the default]
+        #[arg(long, conflicts_with = "no_keep")]
         keep: bool,
-        /// Do not pause between the steps
+        /// Remove what it made
+        #[arg(long)]
+        no_keep: bool,
+        /// Do not pause for reading
         #[arg(long)]
         fast: bool,
     },

@@ -113,7 +113,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Prune(arguments) => upkeep::prune(&known("objects")?, arguments),
         Command::Fsck => upkeep::fsck(&known("objects verified")?),
         Command::Stats => upkeep::stats(&known("")?),
-        Command::Demo { keep, fast } => crate::demo::run(*keep, *fast),
+        Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "stepback", &mut script);

@@ -1,218 +1,109 @@
-//! `stepback demo`: a small project is wrecked by a script and brought back step by step, narrated.
+//! `stepback demo`: an agent breaks a small project, is stopped, taken back, and finds the other way, narrated.
 //!
-//! Nothing is staged: the project is real, the script is run by a real shell, and every `$ stepback …` line is this very
-//! program started again. The store lives in the same temporary directory, so nothing of the user's is touched.
+//! Nothing is staged: the project is real, its tests are run by a real shell, the agent is the built-in one with a script for
+//! a model, and every `$ stepback …` line is this very program started again. All of it lives in a temporary directory, the
+//! store included, so nothing of the user's is touched.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::IsTerminal;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+mod actor;
+mod project;
+mod stage;
+mod story;
 
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use self::stage::Stage;
 use crate::commands::Answer;
-use crate::failure::{Failure, Kind};
-use crate::output::{self, Paint};
+use crate::failure::Failure;
 
-const FILES: &[(&str, &str)] = &[
-    ("README.md", "# Tiny shop\n\nA cart, a price list and a test.\n"),
-    ("src/prices.py", "PRICES = {\"apple\": 30, \"pear\": 45, \"plum\": 20}\n"),
-    (
-        "src/cart.py",
-        "from prices import PRICES\n\n\ndef total(items):\n    return sum(PRICES[item] for item in items)\n\n\ndef receipt(items):\n    lines = [f\"{item}: {PRICES[item]}\" for item in items]\n    return \"\\n\".join(lines + [f\"total: {total(items)}\"])\n",
-    ),
-    ("tests/test_cart.py", "from cart import total\n\nassert total([\"apple\", \"plum\"]) == 50\n"),
-    (".gitignore", ".env\n"),
-    (".env", "API_KEY=demo-not-a-real-key\n"),
-];
+/// What a program that was interrupted exits with.
+const INTERRUPTED: u8 = 130;
 
-/// What the agent does: a useful change, a careless one, and damage that no commit protects from.
-const AGENT: &str = "\
-sed -i 's/sum(PRICES\\[item\\] for item in items)/sum(PRICES.get(item, 0) for item in items)/' src/cart.py
-mv src/prices.py src/price_list.py
-rm -r tests
-rm .env
-echo 'print(\"debug\")' > scratch.py
-";
-
-const DISASTER: &str = "rm -rf ./* .git .env .gitignore";
-
-/// Runs the demo.
+/// Runs the demo. What it made is left to explore if `keep` is set.
 pub fn run(keep: bool, fast: bool) -> Answer {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
     let dir = tempfile::Builder::new().prefix("stepback-demo-").tempdir()?;
-    let root = dir.path().join("tiny-shop");
-    let stage =
-        Stage { root, store: dir.path().join("store"), slow: !fast && std::io::stdout().is_terminal() };
-    stage.play()?;
+    let place = dir.path().canonicalize()?;
+    let stage = Stage::new(&place, fast, stop.clone());
+    let played = story::play(&stage);
+    let interrupted = stop.load(Ordering::Relaxed);
+    if stage.nobody_listens() {
+        return Ok(ExitCode::SUCCESS);
+    }
     if keep {
-        let kept = dir.keep();
-        output::line(format!(
-            "\nThe project is in {}\nExplore it: cd there, then stepback --store {} timeline",
-            kept.join("tiny-shop").display(),
-            kept.join("store").display()
-        ));
+        let _ = dir.keep();
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-struct Stage {
-    root: PathBuf,
-    store: PathBuf,
-    slow: bool,
-}
-
-impl Stage {
-    fn play(&self) -> Result<(), Failure> {
-        self.act("A small project, with a git history and an ignored .env that no commit protects.");
-        self.make_project()?;
-        let before = manifest(&self.root)?;
-
-        self.act("1. Before the agent starts, keep everything as it is.");
-        self.stepback(&["checkpoint", "create", "before the agent", "-m", "tests are green"])?;
-
-        self.act("2. The agent \"cleans up\".");
-        self.shell(AGENT)?;
-
-        self.act("3. What did it do? Not only edits: a move, deletions, even the ignored .env.");
-        self.stepback(&["status"])?;
-        self.stepback(&["diff", "--", "src/cart.py"])?;
-
-        self.act("4. Bring back one file. Nothing else is touched, and no scan is needed.");
-        self.stepback(&["rewind", "before the agent", "--path", ".env"])?;
-
-        self.act("5. On second thought, all of it. The plan is shown, the present is saved, every byte is verified.");
-        self.stepback(&["rewind", "before the agent", "--yes"])?;
-
-        self.act("6. But one change was good. Undo the rewind, then take back only the others.");
-        self.stepback(&["undo", "--yes"])?;
-        self.stepback(&["changes"])?;
-        self.stepback(&[
-            "rewind",
-            "--all",
-            "--path",
-            "tests",
-            "--path",
-            "src/price_list.py",
-            "--path",
-            "scratch.py",
-            "--yes",
-        ])?;
-        self.show("src/cart.py")?;
-
-        self.act("7. And the worst case: everything is gone, the git repository included.");
-        self.shell(DISASTER)?;
-        self.shell("ls -A | wc -l")?;
-        self.stepback(&["rewind", "before the agent", "--git", "--yes"])?;
-        if manifest(&self.root)? != before {
-            return Err(Failure::new(Kind::Internal, "the project is not what it was; please report this"));
+    match played {
+        Ok(()) => {
+            say_goodbye(&stage, keep.then_some(&place))?;
+            Ok(ExitCode::SUCCESS)
         }
-        let paint = Paint::stdout();
-        output::line(
-            paint.good(format!("\nEvery one of the {} files is byte for byte what it was.", before.len())),
-        );
-        if self.root.join(".git").exists() {
-            self.shell("git status --short --branch && git log --oneline")?;
-        }
-
-        self.act("8. The story so far: nothing was lost on the way, not even the disaster.");
-        self.stepback(&["timeline"])?;
-        output::line(paint.strong("\nYour turn: in a project of yours, run \"stepback checkpoint create\"."));
-        Ok(())
-    }
-
-    fn make_project(&self) -> Result<(), Failure> {
-        for (path, text) in FILES {
-            let path = self.root.join(path);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)?;
+        Err(_) if interrupted => {
+            stage.line("\nInterrupted; the agent is ended.")?;
+            if keep {
+                stage.line("What was made until then:\n")?;
+                the_way_there(&stage)?;
+                stage.suggest("stepback timeline", "all that happened")?;
+                the_way_out(&stage, &place)?;
             }
-            fs::write(path, text)?;
+            Ok(ExitCode::from(INTERRUPTED))
         }
-        fs::set_permissions(self.root.join(".env"), fs::Permissions::from_mode(0o600))?;
-        let git = "git init -q -b main . && git add -A && git -c user.name=You -c user.email=you@example.com commit -q -m 'A tiny shop'";
-        // Without git the demo still works, only without a repository.
-        let made = self.command("sh", &["-c", git]).stderr(Stdio::null()).status();
-        if !made.is_ok_and(|status| status.success()) {
-            let _ = fs::remove_dir_all(self.root.join(".git"));
-        }
-        Ok(())
-    }
-
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.root).stdin(Stdio::null());
-        command
-    }
-
-    fn act(&self, text: &str) {
-        self.pause(700);
-        output::line(format!("\n{}", Paint::stdout().strong(text)));
-        self.pause(500);
-    }
-
-    fn pause(&self, millis: u64) {
-        if self.slow {
-            std::thread::sleep(Duration::from_millis(millis));
-        }
-    }
-
-    fn shell(&self, script: &str) -> Result<(), Failure> {
-        let paint = Paint::stdout();
-        for line in script.lines() {
-            output::line(format!("{} {line}", paint.dim("$")));
-        }
-        self.pause(400);
-        let status = self.command("sh", &["-ec", script]).status()?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(Failure::new(Kind::Internal, format!("the demo's script failed: {status}"))),
-        }
-    }
-
-    fn show(&self, path: &str) -> Result<(), Failure> {
-        self.shell(&format!("grep -n 'PRICES.get' {path}"))
-    }
-
-    fn stepback(&self, arguments: &[&str]) -> Result<(), Failure> {
-        let paint = Paint::stdout();
-        let quoted: Vec<String> = arguments
-            .iter()
-            .map(
-                |argument| {
-                    if argument.contains(' ') { format!("\"{argument}\"") } else { (*argument).to_string() }
-                },
-            )
-            .collect();
-        output::line(format!("{} {}", paint.dim("$"), paint.name(format!("stepback {}", quoted.join(" ")))));
-        self.pause(400);
-        let program = std::env::current_exe()?;
-        let status = self.command(program, &[]).arg("--store").arg(&self.store).args(arguments).status()?;
-        match status.success() {
-            true => Ok(()),
-            false => {
-                Err(Failure::new(Kind::Internal, format!("stepback {} failed: {status}", quoted.join(" "))))
-            }
-        }
+        Err(failure) if keep => Err(failure.hint(format!("what there is of it is in {}", place.display()))),
+        Err(failure) => Err(failure),
     }
 }
 
-/// Every file outside the git directory with its mode and content, for comparing before and after.
-fn manifest(root: &Path) -> Result<BTreeMap<PathBuf, (u32, Vec<u8>)>, Failure> {
-    let mut files = BTreeMap::new();
-    let mut open = vec![root.to_path_buf()];
-    while let Some(dir) = open.pop() {
-        for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            let metadata = entry.metadata()?;
-            if metadata.is_dir() {
-                if entry.file_name() != ".git" {
-                    open.push(entry.path());
-                }
-            } else {
-                files.insert(entry.path(), (metadata.permissions().mode(), fs::read(entry.path())?));
-            }
-        }
+fn say_goodbye(stage: &Stage, kept: Option<&Path>) -> Result<(), Failure> {
+    if let Some(place) = kept {
+        stage.title("Your turn")?;
+        stage.line("It is all still there, to explore:\n")?;
+        the_way_there(stage)?;
+        stage.suggest("stepback timeline", "all that happened, and what was taken back")?;
+        stage.suggest("stepback replay", "the second try, step by step")?;
+        stage.suggest("stepback changes", "who changed what, and why")?;
+        stage.suggest("stepback compare plan-a main", "both tries in two columns")?;
+        stage.suggest("stepback rerun", "the second try once more, elsewhere, from its recording")?;
+        stage.suggest("stepback branch switch plan-a", "plan A again; \"stepback undo\" comes back")?;
+        the_way_out(stage, place)?;
     }
-    Ok(files)
+    stage.line("\nIn a project of your own: \"stepback init\", then start your agent as always.")
+}
+
+/// What to type to be where the demo was.
+fn the_way_there(stage: &Stage) -> Result<(), Failure> {
+    stage.suggest(&format!("cd {}", quoted(&stage.root)), "")?;
+    stage.suggest(&format!("export STEPBACK_HOME={}", quoted(&stage.store)), "")?;
+    let program = std::env::current_exe()?;
+    if !is_on_path(&program) {
+        stage.suggest(&format!("alias stepback={}", quoted(&program)), "")?;
+    }
+    stage.line("")
+}
+
+fn the_way_out(stage: &Stage, place: &Path) -> Result<(), Failure> {
+    stage.line("\nWhen you have seen enough:\n")?;
+    stage.suggest(&format!("rm -r {}", quoted(place)), "")
+}
+
+/// Whether typing `stepback` starts this program.
+fn is_on_path(program: &Path) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("stepback")).find(|file| file.is_file());
+    found.and_then(|file| file.canonicalize().ok()).is_some_and(|file| file == program)
+}
+
+/// A path as it is typed.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    match text.chars().all(|c| c.is_alphanumeric() || "/._-+".contains(c)) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }

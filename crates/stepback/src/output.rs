@@ -84,9 +84,22 @@ fn wants_color(terminal: bool) -> bool {
     set("CLICOLOR_FORCE") || (terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb"))
 }
 
-/// Prints one line of narration.
+/// Prints one line of narration. On a terminal that is too narrow for it, it breaks between words.
 pub fn say(text: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let text = text.to_string();
+    let lines = if io::stderr().is_terminal() { wrapped(&text, width()) } else { vec![text] };
+    for line in lines {
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+}
+
+/// A space at which no line is broken.
+pub const TOGETHER: char = '\u{a0}';
+
+/// Prints a sentence as data. On a terminal that is too narrow for it, it breaks between words, but not at [`TOGETHER`].
+pub fn sentence(text: &str) {
+    let width = if io::stdout().is_terminal() { width() } else { usize::MAX };
+    wrapped(text, width).iter().for_each(|part| line(part.replace(TOGETHER, " ")));
 }
 
 /// Prints one line of data. A reader that has gone away is not an error.
@@ -154,6 +167,39 @@ pub fn fit(text: &str, columns: usize) -> String {
     kept
 }
 
+/// A text in lines of at most so many columns, as far as its words allow. Lines that fit stay as they are; further lines of
+/// one that does not begin as far to the right as it did.
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for whole in text.split('\n') {
+        if visible_width(whole) <= columns {
+            lines.push(whole.to_string());
+            continue;
+        }
+        let indent = &whole[..whole.len() - whole.trim_start_matches(' ').len()];
+        let mut line = String::new();
+        for word in whole[indent.len()..].split(' ') {
+            if line.is_empty() {
+                line = format!("{indent}{word}");
+            } else if visible_width(&line) + 1 + visible_width(word) <= columns {
+                line.push(' ');
+                line.push_str(word);
+            } else {
+                lines.push(std::mem::replace(&mut line, format!("{indent}{word}")));
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// Columns of a text that may have colours in it.
+fn visible_width(text: &str) -> usize {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().map_or(0, UnicodeWidthStr::width);
+    first + parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).width()).sum::<usize>()
+}
+
 /// How long something took, in the units that say enough: `40 ms`, `1.4 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn took(duration: Duration) -> String {
     match duration.as_secs() {
@@ -186,11 +232,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts watching. `what` says what is counted: `files scanned`.
+    /// Starts watching. `what` says what is counted: `files scanned`. Where it says nothing, nothing is shown.
     pub fn start(what: &'static str, quiet: bool) -> Self {
         let count = Arc::new(AtomicU64::new(0));
         let done = Arc::new(AtomicBool::new(false));
-        let visible = !quiet && io::stderr().is_terminal();
+        let visible = !quiet && !what.is_empty() && io::stderr().is_terminal();
         let thread = visible.then(|| {
             let (count, done) = (count.clone(), done.clone());
             std::thread::spawn(move || watch(what, &count, &done))
@@ -241,4 +287,19 @@ pub fn ask(question: &str) -> Option<bool> {
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).ok()?;
     Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_whole_and_colours_take_no_room() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("  one two three", 7), ["  one", "  two", "  three"]);
+        assert_eq!(wrapped("a  b", 10), ["a  b"]);
+        assert_eq!(wrapped("\x1b[31mone\x1b[0m two", 7), ["\x1b[31mone\x1b[0m two"]);
+        assert_eq!(wrapped("first\n\nlonger than that", 11), ["first", "", "longer than", "that"]);
+        assert_eq!(wrapped("https://example.com", 4), ["https://example.com"]);
+    }
 }

@@ -1,8 +1,10 @@
 //! A comparison in a few sentences. The sides are called A and B, as in everything that is shown of it.
 
+use stepback_model::record::StepKind;
+
 use crate::timeline::all_tokens;
 
-use super::{Comparison, Entry, FirstDifference, Part, Totals};
+use super::{Comparison, Entry, FirstDifference, Part, Row, Totals};
 
 /// What a person wants to know first, the most important sentence first.
 pub fn sentences(found: &Comparison) -> Vec<String> {
@@ -24,7 +26,7 @@ fn parting(found: &Comparison) -> String {
     let Some(first) = &found.first_difference else {
         return format!("Both take the same {}.", plural(found.counts.same, "step"));
     };
-    let row = &found.rows[first.row];
+    let row = telling(&found.rows[first.row..]);
     let what = |entry: &Entry| format!("{} ({})", entry.kind.as_str(), entry.summary);
     let after = match first.row {
         0 => String::new(),
@@ -41,6 +43,21 @@ fn parting(found: &Comparison) -> String {
             format!("They part at {place}{after}: {}.", cause(first, a, b))
         }
         (None, None) => String::new(),
+    }
+}
+
+/// The row that says most about why the sides part: of steps that only one of them has, the first call, because the question
+/// and the answer that led to it say less.
+fn telling(rows: &[Row]) -> &Row {
+    let first = &rows[0];
+    let is_call = |row: &&Row| {
+        let only = row.a.as_ref().or(row.b.as_ref());
+        only.is_some_and(|entry| entry.kind == StepKind::ToolStart)
+    };
+    let same_side = |row: &&Row| row.a.is_some() == first.a.is_some() && row.b.is_some() == first.b.is_some();
+    match (&first.a, &first.b) {
+        (Some(_), Some(_)) => first,
+        _ => rows.iter().take_while(same_side).find(is_call).unwrap_or(first),
     }
 }
 

@@ -23,13 +23,13 @@ pub struct Proxy {
     /// Where the model is, for every kind of call
     #[arg(long, value_name = "URL")]
     pub upstream: Option<String>,
-    /// Where Anthropic Messages calls go [default: $ANTHROPIC_BASE_URL, else https://api.anthropic.com]
+    /// Where Anthropic Messages calls go [default: $ANTHROPIC_BASE_URL, else api.anthropic.com]
     #[arg(long, value_name = "URL")]
     pub anthropic: Option<String>,
-    /// Where OpenAI calls go [default: https://api.openai.com]
+    /// Where OpenAI calls go [default: api.openai.com]
     #[arg(long, value_name = "URL")]
     pub openai: Option<String>,
-    /// Where Gemini calls go [default: $GOOGLE_GEMINI_BASE_URL, else https://generativelanguage.googleapis.com]
+    /// Where Gemini calls go [default: $GOOGLE_GEMINI_BASE_URL, else generativelanguage.googleapis.com]
     #[arg(long, value_name = "URL")]
     pub gemini: Option<String>,
     /// The name of the agent, if its calls do not tell

@@ -22,7 +22,8 @@ Examples:
   stepback compare 4f2a 91c0            two sessions, in whichever workspaces they ran
   stepback compare main branch:try-redis
   stepback compare '#12' @              two points: files, memory, conversation
-  stepback compare 4f2a 91c0 --all      every step, the equal ones too";
+  stepback compare 4f2a 91c0 --all      every step, the equal ones too
+  stepback compare main other --summary only what it comes to";
 
 /// Comparing runs.
 #[derive(Debug, Args)]
@@ -34,6 +35,9 @@ pub struct Compare {
     /// Show equal steps too
     #[arg(long)]
     pub all: bool,
+    /// Leave out the steps
+    #[arg(long, conflicts_with = "all")]
+    pub summary: bool,
 }
 
 /// Going through a session again.

@@ -302,8 +302,8 @@ fn narrate(paint: Paint, happening: Happening<'_>) {
         Happening::Calls { worker, summary } => {
             writeln!(out, "{}{} {}", who(worker), paint.dim("→"), paint.strong(summary))
         }
-        // Its last words were just shown.
-        Happening::Called { tool: "delegate", result, .. } if !result.failed => Ok(()),
+        // Its last words were just shown; and that a file was written is what the call said.
+        Happening::Called { tool: "delegate" | "write" | "edit", result, .. } if !result.failed => Ok(()),
         Happening::Called { result, .. } => {
             let lines = result.text.lines().count();
             let first = one_line(&result.text);
@@ -365,9 +365,7 @@ fn told(json: bool, outcome: &Outcome) -> ExitCode {
     };
     output::say_for_people(
         json,
-        &format!(
-            "{ended}: {counts}. \"stepback log --session {short}\" shows them, \"stepback changes\" what changed."
-        ),
+        &format!("{ended}: {counts}. \"stepback log --session {short}\" shows them."),
     );
     match outcome.ended {
         Why::Done => ExitCode::SUCCESS,

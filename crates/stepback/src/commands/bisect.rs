@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use stepback_engine::bisect::{Found, Scratch, Search, Verdict};
 use stepback_engine::workspace::describe;
-use stepback_engine::{EngineError, Workspace, diff};
+use stepback_engine::{EngineError, Workspace, diff as engine_diff};
 use stepback_store::port::StoredCheckpoint;
 
-use super::{Answer, DONE, status, view};
+use super::{Answer, DONE, diff, status, view};
 use crate::args::Bisect;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -17,6 +17,8 @@ use crate::output::{self, Paint};
 
 /// The exit code by which a command says that it cannot tell, as in git.
 const CANNOT_TELL: i32 = 125;
+/// So many changed lines, or paths, are shown at once.
+const FEW: usize = 20;
 
 /// What one probe showed.
 struct Probe {
@@ -75,10 +77,12 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> Answer {
             report(context, &line[moment], &probe);
             probes.push((moment, probe));
         }
-        output::say_for_people(
-            context.json,
-            &format!("  {} left", output::count(search.left() as u64, "step")),
-        );
+        if search.left() > 0 {
+            output::say_for_people(
+                context.json,
+                &format!("  {} left", output::count(search.left() as u64, "step")),
+            );
+        }
     }
     conclude(context, &workspace, &line, &search.found(), &probes)
 }
@@ -157,18 +161,18 @@ fn report(context: &Context, stored: &StoredCheckpoint, probe: &Probe) {
     let paint = Paint::stderr();
     let verdict = match probe.verdict {
         Verdict::Good => paint.good("good"),
-        Verdict::Bad => paint.bad("bad"),
+        Verdict::Bad => paint.bad("bad "),
         Verdict::Skip => paint.note("cannot tell"),
     };
     if !context.json {
         output::say(format!(
-            "{:>6} {verdict}  {}",
+            "{:>6}  {verdict}  {}",
             format!("#{}", stored.checkpoint.step.number),
             paint.dim(format!(
-                "{} (set up in {:.0} ms, ran for {:.1} s)",
+                "{} (set up in {}, ran for {})",
                 view::title(stored),
-                probe.set_up.as_secs_f64() * 1000.0,
-                probe.ran.as_secs_f64()
+                output::took(probe.set_up),
+                output::took(probe.ran)
             ))
         ));
     }
@@ -225,8 +229,8 @@ fn conclude(
         }
     };
     let (before, after) = (&line[first - 1], &line[first]);
-    let changes = diff::visible(workspace.store(), &workspace.state_of(before)?, &workspace.state_of(after)?)
-        .map_err(EngineError::from)?;
+    let (from, to) = (workspace.state_of(before)?, workspace.state_of(after)?);
+    let changes = engine_diff::visible(workspace.store(), &from, &to).map_err(EngineError::from)?;
     let detail = workspace.detail_of(&after.checkpoint.step)?;
     if context.json {
         output::document(&json!({
@@ -245,12 +249,17 @@ fn conclude(
     if let Some(author) = status::behind_step(workspace, detail.as_ref()) {
         output::line(paint.dim(format!("  {author}")));
     }
-    for change in changes.iter().take(20) {
+    let (good, bad) = (before.checkpoint.step.number, after.checkpoint.step.number);
+    let rewind = format!("\"stepback rewind '#{good}'\" goes back before it.");
+    let paint_hint = Paint::stderr();
+    if let Some(lines) = diff::short(workspace, &changes, FEW)? {
+        output::raw(&lines);
+        output::say(paint_hint.dim(rewind));
+        return DONE;
+    }
+    for change in changes.iter().take(FEW) {
         output::line(format!("  {:<12} {}", paint.change(change), view::change_path(change)));
     }
-    let (good, bad) = (before.checkpoint.step.number, after.checkpoint.step.number);
-    output::say(paint.dim(format!(
-        "\"stepback diff '#{good}' '#{bad}'\" shows the lines, \"stepback rewind '#{good}'\" goes back before it."
-    )));
+    output::say(paint_hint.dim(format!("\"stepback diff '#{good}' '#{bad}'\" shows the lines, {rewind}")));
     DONE
 }

@@ -80,7 +80,7 @@ pub fn proxy(context: &Context, arguments: &Proxy) -> Answer {
         drop(recorder);
     });
     let _ = stepback_agents::record::take_in_quietly(&workspace);
-    if let Some(parted) = replayer.and_then(|replayer| replayer.tally().parted) {
+    if let Some(parted) = replayer.filter(|_| !context.json).and_then(|replayer| replayer.tally().parted) {
         super::rerun::show_parted(&parted);
     }
     DONE

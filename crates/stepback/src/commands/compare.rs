@@ -28,7 +28,7 @@ pub fn compare(context: &Context, arguments: &Compare) -> Answer {
     let found = compare::compare(context.store(), &a, &b)?;
     match context.json {
         true => output::document(&document(&found)),
-        false => show(&found, arguments.all),
+        false => show(&found, Steps::wanted(arguments)),
     }
     DONE
 }
@@ -78,26 +78,44 @@ fn is_agents_id(workspace: &Workspace<'_>, text: &str) -> bool {
     sessions.iter().any(|session| session.info.external.as_deref() == Some(text))
 }
 
-/// Shows a comparison to a person; equal steps only with `all`.
-pub fn show(found: &Comparison, all: bool) {
+/// Which steps are shown.
+pub enum Steps {
+    /// None.
+    Hidden,
+    /// Those that differ, and what is around them.
+    Different,
+    /// Every one.
+    All,
+}
+
+impl Steps {
+    fn wanted(arguments: &Compare) -> Self {
+        match (arguments.summary, arguments.all) {
+            (true, _) => Self::Hidden,
+            (false, true) => Self::All,
+            (false, false) => Self::Different,
+        }
+    }
+}
+
+/// Shows a comparison to a person.
+pub fn show(found: &Comparison, steps: Steps) {
     let paint = Paint::stdout();
     for (mark, totals) in [("A", &found.a), ("B", &found.b)] {
-        output::line(format!(
-            "{}  {}{}",
-            paint.strong(mark),
-            paint.name(&totals.name),
-            paint.dim(numbers(totals))
-        ));
+        let (name, numbers) = (paint.name(&totals.name), paint.dim(numbers(totals)));
+        output::sentence(&format!("{}  {name}{numbers}", paint.strong(mark)));
     }
     output::line("");
     for sentence in &found.summary {
-        output::line(diff_view::safe(sentence));
+        output::sentence(&diff_view::safe(sentence));
     }
-    if !found.rows.is_empty() {
+    if !found.rows.is_empty() && !matches!(steps, Steps::Hidden) {
         output::line("");
+        let all = matches!(steps, Steps::All);
         table::lines(&found.rows, all, paint, output::width()).iter().for_each(output::line);
     }
-    if let Some(first) = found.first_difference.as_ref().filter(|first| !first.parts.is_empty()) {
+    let first = found.first_difference.as_ref().filter(|first| !first.parts.is_empty());
+    if let Some(first) = first.filter(|_| !matches!(steps, Steps::Hidden)) {
         output::line("");
         output::line(paint.strong("Where they part:"));
         differences(&first.parts, paint);
@@ -139,6 +157,8 @@ fn numbers(totals: &Totals) -> String {
         Some(Ending::InCall) => parts.push("in the middle of a call".into()),
         _ => {}
     }
+    let parts: Vec<String> =
+        parts.iter().map(|part| part.replace(' ', &output::TOGETHER.to_string())).collect();
     if parts.is_empty() { String::new() } else { format!("  {}", parts.join(", ")) }
 }
 

@@ -187,8 +187,8 @@ pub fn resume(context: &Context, session: Option<&str>, again: bool) -> Answer {
         Some(stop) => {
             control.answer(&stop, &Said::Resume)?;
             let line = match again {
-                true => format!("{} makes one call: {}.", stop.agent, stop.tool),
-                false => format!("{} goes on with {}.", stop.agent, stop.tool),
+                true => format!("{} makes one call: {}.", who(&stop), stop.tool),
+                false => format!("{} goes on with {}.", who(&stop), stop.tool),
             };
             said(context, json!({ "resumed": stop }), &line);
             DONE
@@ -200,6 +200,11 @@ pub fn resume(context: &Context, session: Option<&str>, again: bool) -> Answer {
         }
         None => Err(nobody_waits()),
     }
+}
+
+/// The agent as the subject of a sentence. Ours has the program's name, which would be taken for the program.
+fn who(stop: &Stop) -> &str {
+    if stop.agent == stepback_builtin::NAME { "The built-in agent" } else { &stop.agent }
 }
 
 /// `deny`
@@ -229,10 +234,10 @@ fn answer(context: &Context, session: Option<&str>, answer: &Said) -> Answer {
     control.answer(&stop, answer)?;
     let line = match answer {
         Said::Deny { .. } if stop.output.is_some() => {
-            format!("{} is told about its {}.", stop.agent, stop.tool)
+            format!("{} is told about its {}.", who(&stop), stop.tool)
         }
-        Said::Deny { .. } => format!("{} is told not to run {}.", stop.agent, stop.tool),
-        _ => format!("{} goes on with the new input of {}.", stop.agent, stop.tool),
+        Said::Deny { .. } => format!("{} is told not to run {}.", who(&stop), stop.tool),
+        _ => format!("{} goes on with the new input of {}.", who(&stop), stop.tool),
     };
     said(context, json!({ "stop": stop, "answer": answer }), &line);
     DONE

@@ -18,6 +18,8 @@ use crate::output::{self, Paint};
 
 /// Files above this size are not compared line by line.
 const MAX_COMPARED: u64 = 20 << 20;
+/// Lines around a change where nobody said how many.
+const CONTEXT: usize = 3;
 
 /// `diff`
 pub fn diff(context: &Context, arguments: &Diff) -> Answer {
@@ -67,15 +69,7 @@ pub fn diff(context: &Context, arguments: &Diff) -> Answer {
     }
     let files = changes.iter().map(|change| load(&workspace, change)).collect::<Result<Vec<_>, Failure>>()?;
     drop(lock);
-    let terminal = std::io::stdout().is_terminal();
-    let color = Paint::stdout().is_on();
-    let style = Style {
-        color,
-        escape: terminal,
-        width: output::width(),
-        highlight: color,
-        context: arguments.unified,
-    };
+    let style = style(arguments.unified);
     let mut out = BufWriter::new(std::io::stdout().lock());
     let shown = if arguments.stat {
         diff_view::stat(&files, &style, &mut out)
@@ -87,6 +81,28 @@ pub fn diff(context: &Context, arguments: &Diff) -> Answer {
     // A pager that was closed early is not an error.
     let _ = shown.and_then(|()| out.flush());
     DONE
+}
+
+/// How lines look on stdout.
+fn style(context: usize) -> Style {
+    let color = Paint::stdout().is_on();
+    let (escape, width) = (std::io::stdout().is_terminal(), output::width());
+    Style { color, escape, width, highlight: color, context }
+}
+
+/// The changed lines as `diff` shows them, if there are no more than `most`.
+pub fn short(workspace: &Workspace<'_>, changes: &[Change], most: usize) -> Result<Option<Vec<u8>>, Failure> {
+    if changes.len() > most {
+        return Ok(None);
+    }
+    let files = changes.iter().map(|change| load(workspace, change)).collect::<Result<Vec<_>, Failure>>()?;
+    let changed = files.iter().map(diff_view::summary_counts).map(|(added, removed)| added + removed);
+    if changed.sum::<usize>() > most {
+        return Ok(None);
+    }
+    let mut lines = Vec::new();
+    diff_view::unified(&files, &style(CONTEXT), &mut lines)?;
+    Ok(Some(lines))
 }
 
 /// Which arguments are points and which are paths: up to two points first, unless a name is a file and no point.

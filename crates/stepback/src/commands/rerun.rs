@@ -19,6 +19,7 @@ use stepback_rerun::{Done, Options, RerunError, Surroundings};
 
 use super::agents::binary;
 use super::carry::{on_difference, timing};
+use super::compare::Steps;
 use super::{Answer, sessions};
 use crate::args::carry::{Rerun, Tools};
 use crate::context::{self, Context};
@@ -55,12 +56,15 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let (program, home) = (binary()?, context::home().unwrap_or_default());
     let store = context.store_path();
+    let (prices, certificates) = (context.prices()?, context::variable("NODE_EXTRA_CA_CERTS"));
     let around = Surroundings {
         dir: &dir,
         program: &program,
         store: Path::new(&store),
         home: &home,
         environment: &environment,
+        prices: &prices,
+        certificates: certificates.as_deref(),
         interrupted: &interrupted,
     };
     let name = sessions::name(&session);
@@ -125,7 +129,10 @@ pub fn refused(error: RerunError) -> Failure {
             (Kind::Nothing, "\"stepback sessions\" lists what there is")
         }
         RerunError::Change(_) => (Kind::Usage, "\"stepback replay\" shows the steps with their numbers"),
-        RerunError::NotHere(_) => (Kind::Usage, "\"stepback rerun --help\" says what can be changed"),
+        RerunError::NotHere(_) => (
+            Kind::Usage,
+            "\"stepback replay\" shows the session, \"stepback rerun --help\" says what can be done",
+        ),
         RerunError::NoAgent { .. } => {
             (Kind::System, "install it, or put it on the PATH; the recording stays as it is")
         }
@@ -181,7 +188,7 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
     if let Some(found) = compared {
         output::line("");
         match whole {
-            true => super::compare::show(found, false),
+            true => super::compare::show(found, Steps::Different),
             false => found.summary.iter().for_each(|sentence| output::line(crate::diff_view::safe(sentence))),
         }
     }

@@ -9,6 +9,7 @@ mod agent_http;
 mod bisect;
 mod compares;
 mod concurrency;
+mod demo;
 mod faults;
 mod hooks_branches;
 mod hooks_control;

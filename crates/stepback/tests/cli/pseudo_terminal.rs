@@ -79,18 +79,24 @@ impl Terminal {
         rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Waits for the end.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Waits for the end; the terminal must be as it was, with the cursor shown, on the screen it was on.
     #[track_caller]
     pub fn expect_end(mut self) -> (ExitStatus, String) {
         self.expect("\x1b[?1049l");
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+        let status = self.wait();
         let (before, after) = (&self.before, tcgetattr(&self.user).unwrap());
         assert_eq!(after.local_modes, before.local_modes, "keys are echoed again");
         assert_eq!(after.input_modes, before.input_modes);

@@ -1,0 +1,167 @@
+//! What the demo is about: a small module in shell, its tests, and what the agent's model is made to say.
+//!
+//! Only `sh` and a few small tools that come with every system are needed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+const FILES: &[(&str, &str)] = &[
+    ("README.md", "# auth\n\nTokens and sessions, in shell. Test them: sh tests/run.sh\n"),
+    (".gitignore", ".env\n"),
+    (".env", "SECRET=demo-not-a-real-secret\n"),
+    ("src/auth.sh", AUTH),
+    ("src/session.sh", SESSION),
+    ("tests/run.sh", TESTS),
+];
+
+const AUTH: &str = r#"# A token is USER:EXPIRES:SIGNATURE; EXPIRES in seconds.
+
+sign() { # sign TEXT
+    printf '%s' "$1 $SECRET" | cksum | cut -d ' ' -f 1
+}
+
+issue() { # issue USER EXPIRES
+    printf '%s:%s:%s\n' "$1" "$2" "$(sign "$1:$2")"
+}
+
+valid() { # valid TOKEN NOW
+    expires=${1#*:} expires=${expires%:*}
+    [ "$(sign "${1%:*}")" = "${1##*:}" ] &&
+        [ "$expires" -gt "$2" ]
+}
+"#;
+
+const SESSION: &str = r#"# A session is a token for an hour.
+
+login() { # login USER NOW
+    issue "$1" $(($2 + 3600))
+}
+
+greet() { # greet TOKEN NOW
+    if valid "$1" "$2"; then echo "Hello, ${1%%:*}."; else echo "Please log in."; fi
+}
+"#;
+
+const TESTS: &str = r#"# Run with: sh tests/run.sh
+cd "$(dirname "$0")/.." || exit 2
+SECRET=for-tests-only
+for file in src/*.sh; do . "./$file"; done
+
+count=0 failed=0
+check() { # check NAME WANTED GOT
+    count=$((count + 1))
+    [ "$2" = "$3" ] && return
+    failed=$((failed + 1))
+    echo "FAILED: $1: \"$3\""
+}
+
+token=$(login ada 9000)
+check "a fresh login is greeted" "Hello, ada." "$(greet "$token" 9001)"
+check "an old login is not" "Please log in." "$(greet "$token" 12600)"
+check "a forged token is not" "Please log in." "$(greet "${token}1" 9001)"
+check "no token is not" "Please log in." "$(greet "" 9001)"
+
+if [ "$failed" = 0 ]; then echo "$count tests passed"; exit; fi
+echo "$failed of $count tests failed"
+exit 1
+"#;
+
+/// How the tests are run, by the agent and by the person.
+pub const TEST: &str = "sh tests/run.sh";
+/// What the person asks for.
+pub const PROMPT: &str = "refactor the auth module";
+/// What the person asks for the second time. The script knows it by `numbers`.
+pub const SECOND_PROMPT: &str = "keep seconds as numbers";
+/// What the agent would do to start over.
+pub const CLEAN_UP: &str = "rm -rf .env tests && git reset --hard";
+/// The worst that can happen to a project.
+pub const DISASTER: &str = "rm -rf ./* .git .gitignore .env";
+
+/// The line that plan A breaks, and that plan B puts into words.
+const CHECK: &str = "[ \"$expires\" -gt \"$2\" ]\n}\n";
+
+/// Makes the project in `root`.
+pub fn make(root: &Path) -> io::Result<()> {
+    for (path, text) in FILES {
+        let path = root.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, text)?;
+    }
+    fs::set_permissions(root.join(".env"), fs::Permissions::from_mode(0o600))
+}
+
+/// What the model says, as a script for the built-in agent; it thinks for so long before each answer.
+///
+/// Plan A takes the seconds apart as text. Nothing about it looks wrong, and it works until a number gets a digit more.
+pub fn script(thinks_ms: u64) -> Value {
+    let clock = "# What time it is, in seconds.\n\nnow() {\n    date +%s\n}\n";
+    let hour = "# A session is a token for an hour.\nHOUR=3600\n";
+    let by_sorting = "[ \"$(printf '%s\\n' \"$2\" \"$expires\" | sort | head -n 1)\" = \"$2\" ]\n}\n";
+    let by_number = "later \"$expires\" \"$2\"\n}\n\nlater() { # later A B\n    [ \"$1\" -gt \"$2\" ]\n}\n";
+    let turn = |text: &str, calls: &[Value]| json!({ "text": text, "calls": calls, "thinks_ms": thinks_ms });
+    json!({
+        "model": "scripted-1",
+        "turns": [
+            turn("First I look at the module, and whether its tests pass.", &[
+                call("read", &[("path", "src/auth.sh")]),
+                call("bash", &[("command", TEST)]),
+            ]),
+            turn("They do. The clock gets a file of its own.", &[
+                call("write", &[("path", "src/clock.sh"), ("content", clock)]),
+                edit("src/session.sh", "# A session is a token for an hour.\n", hour),
+            ]),
+            turn("Now the check in valid(), and a word about it in the README.", &[
+                edit("src/auth.sh", CHECK, by_sorting),
+                edit("README.md", "in shell.", "in readable shell."),
+            ]),
+            turn("That reads well. The tests, to be sure.", &[call("bash", &[("command", TEST)])]),
+            turn("My code is right, so this must be old state. I start over, clean.", &[
+                call("bash", &[("command", CLEAN_UP)]),
+            ]),
+            turn("Then I leave it as it is. The tests still fail.", &[]),
+        ],
+        "when": [{
+            "says": "numbers",
+            "turns": [
+                turn("Good point: as text, 12600 would come before 9001. Numbers it is.", &[
+                    edit("src/auth.sh", CHECK, by_number),
+                    call("bash", &[("command", TEST)]),
+                ]),
+                turn("All tests pass.", &[]),
+            ],
+        }],
+    })
+}
+
+fn call(tool: &str, input: &[(&str, &str)]) -> Value {
+    json!({ "tool": tool, "input": input.iter().copied().collect::<BTreeMap<_, _>>() })
+}
+
+fn edit(path: &str, old: &str, new: &str) -> Value {
+    call("edit", &[("path", path), ("old", old), ("new", new)])
+}
+
+/// Every file, those of git too, with its mode and content, for comparing before and after.
+pub fn manifest(root: &Path) -> io::Result<BTreeMap<PathBuf, (u32, Vec<u8>)>> {
+    let mut files = BTreeMap::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_dir() {
+                open.push(entry.path());
+            } else {
+                files.insert(entry.path(), (metadata.permissions().mode(), fs::read(entry.path())?));
+            }
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,259 @@
+//! Where the demo is played: commands are shown as they are typed, run for real, and print what they print.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
+
+use super::actor::{Actor, Said};
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// Lines of narration are no longer than this, so that they are easy to read.
+const WIDEST: usize = 78;
+/// Commands that are suggested are so wide, where they can be.
+const SUGGESTED: usize = 30;
+/// What the agent's model says, seen from the project.
+pub const SCRIPT: &str = "../agent.json";
+/// How often somebody who waits looks whether it is over.
+pub const GLANCE: Duration = Duration::from_millis(50);
+/// What says to git that another repository is meant. Whoever starts the demo may have it set.
+const FOREIGN: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"];
+
+/// A project, a store, and a terminal.
+#[derive(Debug)]
+pub struct Stage {
+    /// The project.
+    pub root: PathBuf,
+    /// Its store.
+    pub store: PathBuf,
+    /// Whether there are pauses for reading.
+    slow: bool,
+    /// Whether somebody wants it to end.
+    stop: Arc<AtomicBool>,
+    /// Whether whoever read this has gone away.
+    unheard: Cell<bool>,
+    paint: Paint,
+}
+
+impl Stage {
+    /// A stage in `place`, with pauses if it is not `fast` and somebody is there to read.
+    pub fn new(place: &Path, fast: bool, stop: Arc<AtomicBool>) -> Self {
+        Self {
+            root: place.join("auth"),
+            store: place.join("store"),
+            slow: !fast && io::stdout().is_terminal(),
+            stop,
+            unheard: Cell::new(false),
+            paint: Paint::stdout(),
+        }
+    }
+
+    /// How long the model thinks before it answers, in milliseconds.
+    pub fn thinking(&self) -> u64 {
+        if self.slow { 600 } else { 0 }
+    }
+
+    /// Begins an act: its title, and what it is about.
+    pub fn act(&self, title: &str, text: &str) -> Result<(), Failure> {
+        self.pause(1000)?;
+        self.title(title)?;
+        self.prose(text)?;
+        self.line("")
+    }
+
+    /// Says something, and leaves time to read it.
+    pub fn prose(&self, text: &str) -> Result<(), Failure> {
+        for line in output::wrapped(text, self.width()) {
+            self.line(line)?;
+        }
+        self.pause(500 + 11 * text.len() as u64)
+    }
+
+    /// Prints a title.
+    pub fn title(&self, title: &str) -> Result<(), Failure> {
+        let rule = "─".repeat(self.width().saturating_sub(title.width() + 4));
+        let (rule, begin) = (self.paint.dim(rule), self.paint.dim("──"));
+        self.line(format!("\n{begin} {} {rule}", self.paint.strong(title)))
+    }
+
+    /// Says that something went well.
+    pub fn cheer(&self, text: &str) -> Result<(), Failure> {
+        self.line(self.paint.good(text))
+    }
+
+    /// Shows a command that may be typed later, and what it is for.
+    pub fn suggest(&self, command: &str, what: &str) -> Result<(), Failure> {
+        let pad = " ".repeat(SUGGESTED.saturating_sub(command.width()));
+        let what = if what.is_empty() { String::new() } else { format!("{pad}  {}", self.paint.dim(what)) };
+        self.line(format!("  {}{what}", self.paint.name(command)))
+    }
+
+    /// Prints a line. When nobody reads it any more the story ends, and the agent with it.
+    pub fn line(&self, text: impl std::fmt::Display) -> Result<(), Failure> {
+        writeln!(io::stdout(), "{text}").map_err(|error| {
+            self.unheard.set(true);
+            error.into()
+        })
+    }
+
+    /// Whether whoever read this has gone away.
+    pub fn nobody_listens(&self) -> bool {
+        self.unheard.get()
+    }
+
+    fn width(&self) -> usize {
+        output::width().min(WIDEST)
+    }
+
+    /// Shows what is typed, and waits a little.
+    fn show(&self, command: &str) -> Result<(), Failure> {
+        self.line(format!("{} {}", self.paint.dim("$"), self.paint.name(command)))?;
+        self.pause(500)
+    }
+
+    /// Runs a command of the shell, and says whether it went well.
+    pub fn shell(&self, command: &str) -> Result<bool, Failure> {
+        self.show(command)?;
+        let status = self.command("sh").args(["-c", command]).status()?;
+        self.pause(600)?;
+        Ok(status.success())
+    }
+
+    /// Runs this very program.
+    pub fn stepback(&self, arguments: &[&str]) -> Result<(), Failure> {
+        let typed = typed(arguments);
+        self.show(&typed)?;
+        let status = self.this_program()?.args(arguments).status()?;
+        self.went_well(&typed, status)?;
+        self.pause(900)
+    }
+
+    /// Asks this program something the story needs to know; nothing is shown.
+    pub fn ask(&self, arguments: &[&str]) -> Result<Value, Failure> {
+        let output = self.this_program()?.args(arguments).arg("--json").stderr(Stdio::null()).output()?;
+        self.went_well(&typed(arguments), output.status)?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| broken(format!("{} said no JSON: {error}", typed(arguments))))
+    }
+
+    /// Starts the agent, and leaves it at work.
+    pub fn start_agent(&self, arguments: &[&str]) -> Result<Actor, Failure> {
+        self.show(&format!("{} &", typed(&agent(arguments))))?;
+        self.actor(arguments)
+    }
+
+    /// Runs the agent to its end.
+    pub fn run_agent(&self, arguments: &[&str]) -> Result<(), Failure> {
+        self.show(&typed(&agent(arguments)))?;
+        self.to_the_end(self.actor(arguments)?)
+    }
+
+    /// Lets an agent work to its end.
+    pub fn to_the_end(&self, mut actor: Actor) -> Result<(), Failure> {
+        self.watch(&mut actor, || Ok(false))?;
+        let status = actor.end()?;
+        self.pause(900)?;
+        if status.success() { Ok(()) } else { Err(broken(format!("the agent failed: {status}"))) }
+    }
+
+    fn actor(&self, arguments: &[&str]) -> Result<Actor, Failure> {
+        let mut command = self.this_program()?;
+        // Its lines get a margin on their way to the terminal, and keep their colours.
+        command.args(agent(arguments)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if self.paint.is_on() {
+            command.env("CLICOLOR_FORCE", "1");
+        }
+        Ok(Actor::start(command)?)
+    }
+
+    /// Lets the agent work until `until` says that it is enough, or until it ends. Says whether it ended.
+    pub fn watch(
+        &self,
+        actor: &mut Actor,
+        mut until: impl FnMut() -> Result<bool, Failure>,
+    ) -> Result<bool, Failure> {
+        let patience = Instant::now() + Duration::from_secs(120);
+        while Instant::now() < patience {
+            self.go_on()?;
+            match actor.next_line(GLANCE * 2) {
+                Said::Line(line) => self.line(format!("  {} {line}", self.paint.dim("│")))?,
+                Said::Nothing if until()? => return Ok(false),
+                Said::Nothing => {}
+                Said::Ended => return Ok(true),
+            }
+        }
+        Err(broken("the agent does not come to an end"))
+    }
+
+    /// Waits, if somebody is there to read.
+    pub fn pause(&self, millis: u64) -> Result<(), Failure> {
+        let until = Instant::now() + Duration::from_millis(if self.slow { millis } else { 0 });
+        loop {
+            self.go_on()?;
+            match until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                Some(left) => std::thread::sleep(left.min(GLANCE)),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Failure> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Failure::new(Kind::Refused, "the demo was interrupted")),
+            false => Ok(()),
+        }
+    }
+
+    fn went_well(&self, typed: &str, status: ExitStatus) -> Result<(), Failure> {
+        self.go_on()?;
+        if status.success() { Ok(()) } else { Err(broken(format!("\"{typed}\" failed: {status}"))) }
+    }
+
+    fn this_program(&self) -> Result<Command, Failure> {
+        Ok(self.command(std::env::current_exe()?))
+    }
+
+    /// A command in the project. What it says goes to stdout, so that the story can be sent to a file as a whole.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root).env("STEPBACK_HOME", &self.store).stdin(Stdio::null());
+        command.stderr(io::stdout());
+        FOREIGN.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command
+    }
+}
+
+/// The story did not go as told, which nobody but us can have caused.
+pub fn broken(what: impl Into<String>) -> Failure {
+    Failure::new(Kind::Internal, what).hint("this should not happen; please report it")
+}
+
+/// What starts the agent.
+fn agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["agent", "--script", SCRIPT], arguments].concat()
+}
+
+/// A command of ours as a person types it.
+fn typed(arguments: &[&str]) -> String {
+    let quoted = arguments.iter().map(|argument| {
+        let special = |c: char| c.is_whitespace() || "#|$'".contains(c);
+        match argument.contains(special) {
+            true if argument.chars().all(|c| c.is_alphanumeric() || " .,".contains(c)) => {
+                format!("\"{argument}\"")
+            }
+            true => format!("'{argument}'"),
+            false => (*argument).to_string(),
+        }
+    });
+    std::iter::once("stepback".to_string()).chain(quoted).collect::<Vec<_>>().join(" ")
+}
