@@ -199,7 +199,7 @@ impl Context {
     }
 
     /// The store, for numbers about it.
-    pub fn store(&self) -> &EmbeddedStore {
+    pub fn store(&self) -> &'static EmbeddedStore {
         self.store
     }
 }
