@@ -1,9 +1,11 @@
 //! `cargo xtask bench`: stepback beside the tools it replaces, in one run, on the same machine.
 //!
 //! The order of reading: [`options`] for what can be asked, [`trees`] and [`changes`] for what is measured
-//! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`] and [`session`] for how, [`goals`] and [`report`]
+//! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`], [`session`], [`proxy`] and [`bisect`]
+//! for how, [`goals`] and [`report`]
 //! for what comes out. docs/benchmarks/README.md says how to read the numbers.
 
+mod bisect;
 mod changes;
 mod clock;
 mod files;
@@ -14,6 +16,7 @@ mod limit;
 mod machine;
 mod manifest;
 mod options;
+mod proxy;
 mod report;
 mod results;
 mod session;
@@ -39,7 +42,7 @@ use trees::Tree;
 pub fn run(args: &[String]) -> Result<()> {
     let Some((which, rest)) = args.split_first() else {
         bail!(
-            "say what to measure: `bench files`, `bench hook` or `bench session`; `bench --help` explains them"
+            "say what to measure: `bench files`, `hook`, `session`, `proxy` or `bisect`; `bench --help` explains them"
         )
     };
     if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h" | "help")) {
@@ -47,8 +50,8 @@ pub fn run(args: &[String]) -> Result<()> {
         return Ok(());
     }
     let options = Options::parse(rest)?;
-    if !matches!(which.as_str(), "files" | "hook" | "session") {
-        bail!("there is no benchmark `{which}`; choose `files`, `hook` or `session`");
+    if !matches!(which.as_str(), "files" | "hook" | "session" | "proxy" | "bisect") {
+        bail!("there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy` or `bisect`");
     }
     let workspace = workspace::load()?;
     if cfg!(debug_assertions) {
@@ -59,6 +62,8 @@ pub fn run(args: &[String]) -> Result<()> {
     match which.as_str() {
         "files" => bench_files(&workspace, &options),
         "session" => bench_session(&workspace, &options),
+        "proxy" => bench_proxy(&workspace, &options),
+        "bisect" => bench_bisect(&workspace, &options),
         _ => bench_hook(&workspace, &options),
     }
 }
@@ -189,6 +194,45 @@ fn bench_session(workspace: &Workspace, options: &Options) -> Result<()> {
         "benchmark": "session", "date": date, "machine": machine, "quiet": verdict.json(), "session": document,
     });
     keep(workspace, options, &format!("{date}-session"), &document, &text)
+}
+
+fn bench_proxy(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut run = start(workspace, options)?;
+    let measured = proxy::measure(&mut run)?;
+    finish(workspace, run, "proxy", &measured.report(), &measured.json(), &measured.goals())
+}
+
+fn bench_bisect(workspace: &Workspace, options: &Options) -> Result<()> {
+    let tree = match options.trees.first() {
+        Some(directory) => trees::given(directory)?,
+        None => generated(workspace, trees::GENERATED[if options.quick { 0 } else { 1 }])?,
+    };
+    let mut run = start(workspace, options)?;
+    let measured = bisect::measure(&mut run, &tree)?;
+    finish(workspace, run, "bisect", &measured.report(), &measured.json(), &measured.goals())
+}
+
+/// Prints a report and keeps it.
+fn finish(
+    workspace: &Workspace,
+    run: Run<'_>,
+    name: &str,
+    report: &str,
+    measured: &serde_json::Value,
+    goals: &[goals::Goal],
+) -> Result<()> {
+    let Run { monitor, area, binary, options, .. } = run;
+    let verdict = monitor.verdict();
+    let machine = machine::describe(&area, Some(&binary));
+    let date = machine::today();
+    let line = report::machine_line(&machine);
+    let text = format!("# bench {name}, {date}\n\n{line}\n\n{}\n\n{report}", verdict.text());
+    print!("{text}");
+    let document = json!({
+        "benchmark": name, "date": date, "quick": options.quick, "machine": machine,
+        "quiet": verdict.json(), name: measured, "goals": goals::json(goals),
+    });
+    keep(workspace, options, &format!("{date}-{name}"), &document, &text)
 }
 
 fn chosen_trees(workspace: &Workspace, options: &Options) -> Result<Vec<Tree>> {

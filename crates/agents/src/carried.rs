@@ -121,7 +121,7 @@ impl Carrier {
         stepback_redact::redact_value(&mut input);
         let event =
             Event { input: Some(input), ..self.event(id, at, StepKind::ModelStart, caller, &summary) };
-        self.leave(Event { tool: asked.model, ..event }, 0, at)
+        self.leave(Event { tool: asked.model.as_deref().map(redacted), ..event }, 0, at)
     }
 
     /// It ended, one way or another.
@@ -136,11 +136,12 @@ impl Carrier {
             Some(trouble) => trouble.message.clone(),
             None => in_short(&said),
         };
+        let model = model.as_deref().map(redacted);
         let metadata = json!({
             "model": model,
             "usage": said.usage,
             "cost_usd": cost.map(|micros| micros as f64 / 1e6),
-            "stop": said.stop,
+            "stop": said.stop.as_deref().map(redacted),
             "first_byte_us": response.first_byte,
         });
         let output = json!(without_secrets(exchange));
@@ -192,6 +193,10 @@ impl Carrier {
     }
 }
 
+/// Fields whose values look like secrets and are none: what a model signed or sealed has to come back to it as it was.
+const SEALED: [&str; 6] =
+    ["signature", "thoughtSignature", "thought_signature", "encrypted_content", "data", "obfuscation"];
+
 /// The answer with secrets taken out, also those that arrived in pieces.
 fn without_secrets(exchange: &Exchange) -> Response {
     let Exchange { request, response, .. } = exchange;
@@ -199,13 +204,16 @@ fn without_secrets(exchange: &Exchange) -> Response {
         let clean = stepback_redact::redact(text);
         (*clean != *text).then(|| clean.into_owned())
     };
-    let whole = request.wire.and_then(|wire| edit::answer(wire, response, &mut |_, text| clean(text)));
-    let mut kept = whole.unwrap_or_else(|| response.clone());
-    if request.wire.is_none()
-        && let Some(clean) = clean(&kept.body)
-    {
-        kept.body = clean;
-    }
+    let told = request.wire.and_then(|wire| edit::answer(wire, response, &mut |_, text| clean(text)));
+    let told = told.unwrap_or_else(|| response.clone());
+    // Names of things are no secrets, however random they are; what is said about an error can hold one.
+    let is_sealed =
+        |name: &str| SEALED.contains(&name) || name == "id" || name.ends_with("_id") || name.ends_with("Id");
+    let rest = edit::elsewhere(request.wire, &told, &mut |name, text| match is_sealed(name) {
+        true => None,
+        false => clean(text),
+    });
+    let mut kept = rest.unwrap_or(told);
     for (_, value) in &mut kept.headers {
         if let Some(clean) = clean(value) {
             *value = clean;
@@ -230,6 +238,10 @@ fn trouble(response: &Response, said: &Answered) -> Option<Trouble> {
         }
         Ended::Complete => said.error.as_ref().and_then(|error| named("model", error.clone())),
     }
+}
+
+fn redacted(text: &str) -> String {
+    stepback_redact::redact(text).into_owned()
 }
 
 /// What an answer says, in one line: the calls it makes, else its first words.

@@ -104,7 +104,8 @@ pub fn stand_in(
         }
         let detail = step.facts.detail.map(|hash| json::load(original.store(), hash)).transpose();
         let detail = detail.map_err(|error| EngineError::Input(error.to_string()))?.unwrap_or_default();
-        if detail["input"].to_string() != wanted {
+        let given = detail["input"].to_string();
+        if given != wanted {
             continue;
         }
         let ends = |other: &&StoredCheckpoint| {
@@ -116,7 +117,7 @@ pub fn stand_in(
         let Some(end) = steps.iter().find(ends) else { continue };
         use_up(scratch, step.number)?;
         let (before, after) = (original.state_of(start)?, original.state_of(end)?);
-        return Ok(match original.carry_over(&before, &after, &scratch.root)? {
+        return Ok(match original.carry_over(&before, &after, &scratch.root)?.is_some() {
             true => "this is a rerun: what the call did when it was recorded was put in place".to_owned(),
             false => {
                 "this is a rerun, and what the call did when it was recorded does not fit any more".to_owned()

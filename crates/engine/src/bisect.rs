@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,9 @@ use stepback_worktree::WorktreeError;
 
 use crate::error::EngineError;
 use crate::workspace::Workspace;
+
+/// Fewer files than this are not worth a thread of their own.
+const FEW: usize = 500;
 
 /// What a probe found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +97,7 @@ pub struct Scratch<'w> {
     workspace: &'w Workspace<'w>,
     dir: PathBuf,
     at: Option<State>,
-    /// What `stat` said of every file when the directory was handed over.
+    /// What `stat` said of every file of the state when the directory was handed over. What a command made is not among them.
     handed_over: BTreeMap<PathBuf, Stamp>,
 }
 
@@ -115,7 +119,7 @@ impl<'w> Scratch<'w> {
     /// results; what it changed of the files themselves does not.
     pub fn become_state(&mut self, state: &State) -> Result<(), EngineError> {
         let updated = match self.at.take() {
-            Some(from) => !self.is_spoilt()? && self.workspace.carry_over(&from, state, &self.dir)?,
+            Some(from) => !self.is_spoilt() && self.update(&from, state)?,
             None => false,
         };
         if !updated {
@@ -123,17 +127,44 @@ impl<'w> Scratch<'w> {
                 fs::remove_dir_all(&self.dir).map_err(WorktreeError::aside("clear", &self.dir))?;
             }
             self.workspace.materialize(state, &self.dir, false)?;
+            self.handed_over = stamps(&self.dir).map_err(WorktreeError::aside("look through", &self.dir))?;
         }
         self.at = Some(*state);
-        self.handed_over = stamps(&self.dir).map_err(WorktreeError::aside("look through", &self.dir))?;
         Ok(())
     }
 
     /// Whether a file that was handed over is not what it was.
-    fn is_spoilt(&self) -> Result<bool, EngineError> {
-        let now = stamps(&self.dir).map_err(WorktreeError::aside("look through", &self.dir))?;
-        Ok(self.handed_over.iter().any(|(path, stamp)| now.get(path) != Some(stamp)))
+    fn is_spoilt(&self) -> bool {
+        let files: Vec<(&PathBuf, &Stamp)> = self.handed_over.iter().collect();
+        let differs = |(path, handed_over): &(&PathBuf, &Stamp)| {
+            fs::symlink_metadata(path).map_or(true, |meta| stamp(&meta) != **handed_over)
+        };
+        let share = files.len().div_ceil(self.workspace.engine.threads.max(1)).max(FEW);
+        std::thread::scope(|scope| {
+            let looking: Vec<_> =
+                files.chunks(share).map(|some| scope.spawn(move || some.iter().any(differs))).collect();
+            // What a thread that panicked saw cannot be relied on.
+            looking.into_iter().any(|some| some.join().unwrap_or(true))
+        })
     }
+
+    /// Writes what differs; `false` if something is not as it was left.
+    fn update(&mut self, from: &State, to: &State) -> Result<bool, EngineError> {
+        let Some(changes) = self.workspace.carry_over(from, to, &self.dir)? else { return Ok(false) };
+        for change in &changes {
+            let path = self.dir.join(std::ffi::OsStr::from_bytes(change.path.as_bytes()));
+            self.handed_over.remove(&path);
+            if change.then.as_ref().is_some_and(|then| !then.is_dir()) {
+                let meta = fs::symlink_metadata(&path).map_err(WorktreeError::aside("look at", &path))?;
+                self.handed_over.insert(path, stamp(&meta));
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn stamp(meta: &fs::Metadata) -> Stamp {
+    (meta.ino(), meta.size(), (meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()))
 }
 
 fn stamps(dir: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
@@ -145,10 +176,9 @@ fn stamps(dir: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
             let meta = entry.metadata()?;
             if meta.is_dir() {
                 waiting.push(entry.path());
-                continue;
+            } else {
+                stamps.insert(entry.path(), stamp(&meta));
             }
-            let times = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
-            stamps.insert(entry.path(), (meta.ino(), meta.size(), times.0, times.1));
         }
     }
     Ok(stamps)

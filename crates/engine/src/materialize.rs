@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use stepback_model::hash::Hash;
 use stepback_model::path::RelPath;
-use stepback_model::plan::LeftAlone;
+use stepback_model::plan::{LeftAlone, PlannedChange};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Node, Tree};
 use stepback_worktree::WorktreeError;
@@ -34,6 +35,14 @@ pub struct Materialized {
     pub bytes: u64,
     /// What could not be written.
     pub missing: Vec<LeftAlone>,
+}
+
+/// A file that is to be written.
+struct ToWrite {
+    path: RelPath,
+    mode: u32,
+    size: u64,
+    content: Content,
 }
 
 impl Workspace<'_> {
@@ -70,20 +79,25 @@ impl Workspace<'_> {
         Ok(done)
     }
 
-    /// Makes of a directory that holds the files of `from` one that holds those of `to`, by writing what differs; `false` if
-    /// something there is not what it should be.
-    pub fn carry_over(&self, from: &State, to: &State, dir: &Path) -> Result<bool, EngineError> {
+    /// Makes of a directory that holds the files of `from` one that holds those of `to`, by writing what differs, and returns
+    /// what that was; `None` if something there is not what it should be. Nothing of it is made durable.
+    pub fn carry_over(
+        &self,
+        from: &State,
+        to: &State,
+        dir: &Path,
+    ) -> Result<Option<Vec<PlannedChange>>, EngineError> {
         let source = StoreSource(self.store());
         let plan = direct(diff::trees(&source, from.files, to.files)?);
         if !plan.left_alone.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
         let vault = self.vault()?;
-        let applier = Applier::new(dir, &source, vault.as_ref(), "carry-over", 1)?;
-        match applier.apply(&plan.changes, None) {
-            Ok(outcomes) => Ok(outcomes.iter().all(|outcome| *outcome == Outcome::Done)),
-            Err(_) => Ok(false),
-        }
+        let threads = self.engine.threads;
+        let applier = Applier::new(dir, &source, vault.as_ref(), "carry-over", threads)?.passing();
+        let done = applier.apply(&plan.changes, None);
+        let all = done.is_ok_and(|outcomes| outcomes.iter().all(|outcome| *outcome == Outcome::Done));
+        Ok(all.then_some(plan.changes))
     }
 
     fn write_tree(
@@ -95,24 +109,24 @@ impl Workspace<'_> {
         modes: &mut Vec<(PathBuf, u32)>,
     ) -> Result<(), EngineError> {
         let source = StoreSource(self.store());
-        let vault = self.vault()?;
+        let mut files = Vec::new();
         let mut stack = vec![(tree, path)];
         while let Some((tree, path)) = stack.pop() {
             for entry in Tree::load(&source, tree)?.into_entries() {
                 let child = path.join(&entry.name);
                 let target = place(into, &child);
-                let written = match &entry.node {
+                let written = match entry.node {
                     Node::Dir { mode, tree } => {
-                        modes.push((target.clone(), *mode));
-                        stack.push((*tree, child.clone()));
+                        modes.push((target.clone(), mode));
+                        stack.push((tree, child.clone()));
                         fs::create_dir(&target)
                     }
                     Node::Symlink { target: to } => {
                         done.files += 1;
-                        std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(to), &target)
+                        std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&to), &target)
                     }
                     Node::Skipped { reason } => {
-                        if *reason != stepback_model::tree::SkipReason::GitDir {
+                        if reason != stepback_model::tree::SkipReason::GitDir {
                             let reason = format!("it was not covered ({})", reason.describe());
                             done.missing.push(LeftAlone::uncovered(child.clone(), reason));
                         }
@@ -121,48 +135,85 @@ impl Workspace<'_> {
                     Node::File { mode, size, content } => {
                         done.files += 1;
                         done.bytes += size;
-                        if let Some(progress) = self.engine.progress {
-                            progress.fetch_add(1, Ordering::Relaxed);
-                        }
-                        match content {
-                            Content::Vaulted => {
-                                let dir = path.components().next_back().unwrap_or_default();
-                                restore::from_vault(vault.as_ref(), dir, &entry.name, &target)
-                            }
-                            _ => self.write_file(&child, &target, *mode, *size, content, done),
-                        }
+                        files.push(ToWrite { path: child, mode, size, content });
+                        Ok(())
                     }
                 };
                 written.map_err(WorktreeError::aside("write", &target))?;
             }
         }
+        done.cloned += self.write_files(into, &files)?;
         Ok(())
     }
 
-    /// Shares blocks with the workspace's own file where that has this content and the file system can; writes otherwise.
-    fn write_file(
-        &self,
-        path: &RelPath,
-        target: &Path,
-        mode: u32,
-        size: u64,
-        content: &Content,
-        done: &mut Materialized,
-    ) -> io::Result<()> {
+    /// Writes files into directories that are there, on all threads. Returns how many share their blocks with the workspace.
+    fn write_files(&self, into: &Path, files: &[ToWrite]) -> Result<u64, EngineError> {
+        let vault = self.vault()?;
+        let (next, cloned, failure) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new(None));
+        let work = || {
+            const AT_A_TIME: usize = 16;
+            loop {
+                let from = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+                for file in files.iter().skip(from).take(AT_A_TIME) {
+                    let target = place(into, &file.path);
+                    let written = match (&file.content, file.path.split_last()) {
+                        (Content::Vaulted, Some((parent, name))) => {
+                            let dir = parent.components().next_back().unwrap_or_default();
+                            restore::from_vault(vault.as_ref(), dir, name, &target).map(|()| false)
+                        }
+                        _ => self.write_file(file, &target),
+                    };
+                    match written {
+                        Ok(is_clone) => {
+                            cloned.fetch_add(u64::from(is_clone), Ordering::Relaxed);
+                        }
+                        Err(error) => {
+                            let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                            failure.get_or_insert(WorktreeError::aside("write", &target)(error));
+                            // The others stop as well.
+                            next.fetch_max(files.len(), Ordering::Relaxed);
+                            return;
+                        }
+                    }
+                    if let Some(progress) = self.engine.progress {
+                        progress.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                if from >= files.len() {
+                    return;
+                }
+            }
+        };
+        let threads = if files.len() < 64 { 1 } else { self.engine.threads.max(1) };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.into()),
+            None => Ok(cloned.into_inner()),
+        }
+    }
+
+    /// Shares blocks with the workspace's own file where that has this content and the file system can; writes otherwise. Returns
+    /// which it was.
+    fn write_file(&self, file: &ToWrite, target: &Path) -> io::Result<bool> {
+        let ToWrite { path, mode, size, content } = file;
         let source = StoreSource(self.store());
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create_new(true).mode(0o600).open(target)?;
         let original = place(&self.root, path);
-        let cloned = size > 0
+        let cloned = *size > 0
             && restore::clone_into(&original, &file)
-            && same_content(&file, size, content, &source).unwrap_or(false);
-        if cloned {
-            done.cloned += 1;
-        } else {
+            && same_content(&file, *size, content, &source).unwrap_or(false);
+        if !cloned {
             file.set_len(0)?;
             restore::write_content(&mut file, content, &source)?;
         }
-        File::set_permissions(&file, Permissions::from_mode(mode))
+        File::set_permissions(&file, Permissions::from_mode(*mode))?;
+        Ok(cloned)
     }
 
     /// The bytes of a file or the target of a link in `state`.

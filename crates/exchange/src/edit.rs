@@ -35,6 +35,17 @@ pub fn answer(
     answer::change(wire, response, change)
 }
 
+/// Lets `change` look at every other string of an answer, with the name of its field: messages of errors, names, ids. What it
+/// returns stands in its place. An answer that holds no document at all is seen as one text without a name. `None` if nothing
+/// was changed.
+pub fn elsewhere(
+    wire: Option<Wire>,
+    response: &Response,
+    change: &mut dyn FnMut(&str, &str) -> Option<String>,
+) -> Option<Response> {
+    answer::change_elsewhere(wire, response, change)
+}
+
 /// Replaces the result of the call `id` in a request's body by `text`. Says whether there was one.
 pub fn set_result(wire: Wire, body: &mut Value, id: &str, text: &str) -> bool {
     request::set_result(wire, body, id, text)

@@ -76,8 +76,8 @@ pub struct Replayer {
     moved: Vec<(String, String)>,
     /// What calls came to when they were recorded, by their ids, if they do not run now.
     results: HashMap<String, Value>,
-    /// A change that every call carries and that no comparison of conversations would notice.
-    everywhere: Option<Difference>,
+    /// Whether what is changed shows in the instructions, which otherwise may differ: they describe the machine.
+    instructs: bool,
     state: Mutex<State>,
 }
 
@@ -133,7 +133,8 @@ impl Replayer {
         on_difference: OnDifference,
         timing: Timing,
     ) -> Self {
-        let everywhere = changes.iter().find_map(|change| everywhere(tape, change));
+        let instructs =
+            changes.iter().any(|change| matches!(change, Change::System(_) | Change::Memory { .. }));
         let changes = changes.iter().filter_map(|change| applied(tape, change)).collect();
         let mut moved: Vec<(String, String)> = directories
             .all
@@ -144,7 +145,7 @@ impl Replayer {
         moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
         let recording = Recording::new(tape.exchanges.clone(), directories.places());
         let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
-        Self { on_difference, timing, changes, moved, results: HashMap::new(), everywhere, state }
+        Self { on_difference, timing, changes, moved, results: HashMap::new(), instructs, state }
     }
 
     /// Lets the model hear what calls came to when they were recorded, whatever they come to now.
@@ -231,6 +232,18 @@ impl Replayer {
         Decision::Recorded { response, timing: self.timing }
     }
 
+    /// A request that asks the same under instructions that were changed does not ask the same.
+    fn otherwise_instructed(&self, state: &State, wire: Wire, at: usize, request: &Request) -> Found {
+        let recorded = meaning::asked(wire, &state.recording.exchanges()[at].request).system;
+        let present = meaning::asked(wire, request).system;
+        if !self.instructs || recorded == present {
+            return Found::Same(at);
+        }
+        let path = "system".to_owned();
+        let difference = Difference { path, recorded: Some(recorded), present: Some(present) };
+        Found::Different { nearest: Some(at), differences: vec![difference] }
+    }
+
     fn refused(state: &mut State, status: u16, message: String) -> Decision {
         state.tally.refused += 1;
         Decision::Refuse { status, message }
@@ -274,11 +287,9 @@ impl Answers for Replayer {
                 OnDifference::Nearest => {}
             }
         }
-        let found = match (state.recording.find(&known), &self.everywhere) {
-            (Found::Same(at), Some(changed)) if state.tally.parted.is_none() => {
-                Found::Different { nearest: Some(at), differences: vec![changed.clone()] }
-            }
-            (found, _) => found,
+        let found = match state.recording.find(&known) {
+            Found::Same(at) => self.otherwise_instructed(state, wire, at, &known),
+            other => other,
         };
         match found {
             Found::Same(at) | Found::Background(Some(at)) => self.recorded(state, wire, at),
@@ -319,27 +330,6 @@ impl Place {
             (Some(own), Some(id)) => own == id,
             _ => self.name == name && self.nth == nth && self.input == *input,
         }
-    }
-}
-
-/// What a change is that has to do with every call: instructions are not compared, so it would go unnoticed.
-fn everywhere(tape: &Tape, change: &Change) -> Option<Difference> {
-    let short = |text: &str| text.chars().take(300).collect::<String>();
-    match change {
-        Change::System(text) => {
-            let first = tape
-                .exchanges
-                .iter()
-                .find_map(|exchange| Some(meaning::asked(exchange.request.wire?, &exchange.request).system));
-            let recorded = first.map(|system| short(&system));
-            Some(Difference { path: "system".to_owned(), recorded, present: Some(short(text)) })
-        }
-        Change::Memory { path, value } => Some(Difference {
-            path: format!("memory.{}", path.join(".")),
-            recorded: None,
-            present: Some(short(&value.to_string())),
-        }),
-        _ => None,
     }
 }
 

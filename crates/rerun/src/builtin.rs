@@ -253,5 +253,5 @@ fn put_in_place(
         original.state_of(&stored).ok()
     };
     let (before, after) = (state(steps.0)?, state(steps.1?)?);
-    original.carry_over(&before, &after, &workspace.root).ok()?.then_some(())
+    original.carry_over(&before, &after, &workspace.root).ok()?.map(|_| ())
 }

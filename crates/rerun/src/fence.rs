@@ -18,12 +18,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,10 @@ use serde::{Deserialize, Serialize};
 pub const WORD: &str = "fenced";
 /// Most sockets that can be handed over at once.
 const MOST: usize = 16;
+/// The word after it by which our program is asked to end everything inside once nobody is outside any more.
+const GUARD: &str = "guard";
+/// Where programs that share memory do so.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// What the fence has to leave open.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -133,10 +139,11 @@ impl Fence {
         Ok(fence)
     }
 
-    /// Runs something inside. It is a process group of its own, led by the process that is returned.
-    pub fn run(mut self, inside: &Inside) -> io::Result<Child> {
+    /// Runs something inside. It is a process group of its own, led by the process that is returned. When the connection is
+    /// dropped that comes with it, everything inside is ended.
+    pub fn run(mut self, inside: &Inside) -> io::Result<(Child, UnixStream)> {
         write_line(&mut self.channel, inside)?;
-        Ok(self.child)
+        Ok((self.child, self.channel))
     }
 
     /// The file that names the network namespace, by which everything inside can be found.
@@ -150,16 +157,64 @@ impl Fence {
 
 /// Is the process inside, if the arguments ask for it. Does not return then, except with what went wrong.
 pub fn be_inside_if_asked(arguments: &[OsString]) -> Option<io::Error> {
-    let asked = arguments.len() == 2 && arguments[1] == WORD;
-    asked.then(|| match be_inside() {
-        Err(error) => error,
+    let words: Vec<&OsString> = arguments.iter().skip(1).collect();
+    let ended = match words.as_slice() {
+        [word] if *word == WORD => be_inside(),
+        [word, guard] if *word == WORD && *guard == GUARD => be_guard(),
+        _ => return None,
+    };
+    match ended {
+        Err(error) => Some(error),
         Ok(never) => match never {},
-    })
+    }
+}
+
+/// Starts the guard, which holds on to our end of the channel.
+fn start_guard(channel: &UnixStream) -> io::Result<()> {
+    let program = std::env::current_exe()?;
+    Command::new(program)
+        .args([WORD, GUARD])
+        .stdin(OwnedFd::from(channel.try_clone()?))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    Ok(())
+}
+
+/// Waits until whoever started all of this is gone, killed perhaps, and ends whatever is left in this network.
+fn be_guard() -> io::Result<std::convert::Infallible> {
+    let own = fs::read_link("/proc/self/ns/net")?;
+    // Nobody writes; this returns when the other end is closed.
+    while matches!(io::stdin().read(&mut [0; 64]), Ok(1..)) {}
+    end_everything_in(&own, rustix::process::getpid());
+    std::process::exit(0)
+}
+
+/// Ends every process in a network namespace but one.
+pub(crate) fn end_everything_in(namespace: &Path, but: Pid) {
+    // Whoever starts a process while this looks is found in the next round.
+    for _ in 0..100 {
+        let mut found = false;
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+            let theirs = fs::read_link(entry.path().join("ns/net"));
+            if let (Some(id), true) = (id, theirs.is_ok_and(|theirs| theirs == namespace))
+                && id != but
+            {
+                found |= kill_process(id, Signal::KILL).is_ok();
+            }
+        }
+        if !found {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 fn be_inside() -> io::Result<std::convert::Infallible> {
     // Nobody is left who could end the agent if whoever runs it is killed.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // The channel came as standard input, which the agent is not to have.
     let mut channel = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?);
     let openings: Openings = read_line(&mut channel)?;
@@ -176,6 +231,10 @@ fn be_inside() -> io::Result<std::convert::Infallible> {
     send(&mut channel, &report, &sockets)?;
     drop(sockets);
     let inside: Inside = read_line(&mut channel)?;
+    if matches!(report, Report::Ready { .. }) {
+        // Nobody else can be relied on to end what the agent starts once we are killed.
+        start_guard(&channel)?;
+    }
     let Some((program, rest)) = inside.argv.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is nothing to run"));
     };
@@ -226,9 +285,23 @@ fn protect_files(writable: &[PathBuf]) -> io::Result<()> {
     for dir in writable {
         mount_bind_recursive(dir, dir)?;
     }
+    let shared_memory = Path::new(SHARED_MEMORY).canonicalize();
+    if let Ok(dir) = &shared_memory {
+        mount_bind_recursive(dir, dir)?;
+    }
     set_read_only(Path::new("/"), true)?;
-    // Devices are no files; terminals and shared memory are needed.
-    for dir in writable.iter().map(PathBuf::as_path).chain([Path::new("/dev")]) {
+    // Devices are no files, and terminals are needed.
+    set_read_only(Path::new("/dev"), false)?;
+    if let Ok(dir) = &shared_memory {
+        // What lies in shared memory is files like any others. Whoever wants some gets a new one, unless the rerun itself is
+        // in the one there is.
+        let is_inside = |opening: &PathBuf| opening.canonicalize().is_ok_and(|real| real.starts_with(dir));
+        match writable.iter().any(is_inside) {
+            true => set_read_only(dir, true)?,
+            false => mount("tmpfs", dir, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)?,
+        }
+    }
+    for dir in writable {
         set_read_only(dir, false)?;
     }
     Ok(())

@@ -192,7 +192,8 @@ pub fn rerun(
         branch,
         of: tape.session.id,
         from: from.checkpoint.step.id,
-        changes: options.set.clone(),
+        // Also what a person types can hold a secret.
+        changes: options.set.iter().map(|change| stepback_redact::redact(change).into_owned()).collect(),
         status: Fate::Pending,
         reason: None,
         session: None,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use stepback_agents::carried::Carrier;
 use stepback_agents::install::Route;
 use stepback_agents::policy::{Policy, Tools};
@@ -25,7 +25,7 @@ use stepback_store::port::Query;
 use crate::RerunError;
 use crate::answers::{Directories, OnDifference, Replayer, Tally};
 use crate::change::Change;
-use crate::fence::{Fence, Inside, Openings, Strength};
+use crate::fence::{self, Fence, Inside, Openings, Strength};
 use crate::sink::Recorder;
 use crate::tape::Tape;
 
@@ -111,6 +111,9 @@ pub struct Ran {
     pub output: String,
 }
 
+/// Says what an agent is run with, from where its model calls go.
+pub(crate) type Prepare<'a> = dyn FnOnce(&[(Route, String)], &Strength) -> Result<Inside, RerunError> + 'a;
+
 /// An agent that is ready to be run.
 pub(crate) struct Ready<'a> {
     /// Its name in the record.
@@ -118,7 +121,7 @@ pub(crate) struct Ready<'a> {
     /// Where its model calls would go.
     pub routes: Vec<Route>,
     /// What it is run with, once it is known where its model calls go instead.
-    pub inside: Box<dyn FnOnce(&[(Route, String)], &Strength) -> Result<Inside, RerunError> + 'a>,
+    pub inside: Box<Prepare<'a>>,
     /// What the directories of then are now.
     pub directories: Directories,
     /// Whether its model calls are recorded by us; otherwise it does that itself.
@@ -175,11 +178,11 @@ pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Resul
 
     let strength = fence.strength.clone();
     let namespace = fence.namespace();
-    let mut child = fence.run(&inside).map_err(io("start the agent"))?;
+    let (mut child, outside) = fence.run(&inside).map_err(io("start the agent"))?;
     let ended = watch(&mut child, wish, stage, &replayer, &taken);
     end_all(&child, namespace.as_deref());
     let _ = child.wait();
-    drop(proxies);
+    drop((proxies, outside));
     record::take_in_quietly(stage.scratch)?;
     let ended = ended?;
     let session = stage.scratch.agent_sessions()?.into_iter().find(|session| session.agent == agent);
@@ -285,21 +288,7 @@ fn end_all(child: &Child, namespace: Option<&Path>) {
     let _ = kill_process_group(group, Signal::KILL);
     let own = fs::read_link("/proc/self/ns/net").ok();
     let Some(namespace) = namespace.filter(|theirs| own.as_deref() != Some(theirs)) else { return };
-    // Whoever starts a process while this looks is found in the next round.
-    for _ in 0..100 {
-        let mut found = false;
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-            let theirs = fs::read_link(entry.path().join("ns/net"));
-            if let (Some(id), true) = (id, theirs.is_ok_and(|theirs| theirs == namespace)) {
-                found |= kill_process(id, Signal::KILL).is_ok();
-            }
-        }
-        if !found {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    fence::end_everything_in(namespace, rustix::process::getpid());
 }
 
 fn last_lines(printed: &Path) -> String {

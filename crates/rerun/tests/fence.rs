@@ -72,7 +72,7 @@ fn inside_there_is_no_network_and_only_one_place_to_write() {
         env: vec![("A".into(), "b".into())],
         directory: open.clone(),
     };
-    let mut child = fence.run(&inside).unwrap();
+    let (mut child, _outside) = fence.run(&inside).unwrap();
     child.wait().unwrap();
     assert_eq!(&served.join().unwrap(), b"ping\n");
     let read = |name: &str| fs::read_to_string(open.join(name)).ok();

@@ -49,6 +49,7 @@ pub struct Applier<'a> {
     /// Marks this operation's temporary files.
     tag: String,
     threads: usize,
+    durable: bool,
     /// Directories made writable for the time being, with the permission bits they had.
     loosened: Mutex<BTreeMap<RelPath, u32>>,
 }
@@ -74,10 +75,15 @@ impl<'a> Applier<'a> {
         let beneath =
             Beneath::open(root).map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
         let loosened = Mutex::default();
-        Ok(Self { beneath, source, vault, tag: tag.to_string(), threads, loosened })
+        Ok(Self { beneath, source, vault, tag: tag.to_string(), threads, durable: true, loosened })
     }
 
-    /// Applies `changes` (sorted by path) and makes them durable. On failure, what was done stays done and is reported.
+    /// For files that nobody needs after a crash: what is applied is not made durable.
+    pub fn passing(self) -> Self {
+        Self { durable: false, ..self }
+    }
+
+    /// Applies `changes` (sorted by path) and makes them durable, unless they are [`Applier::passing`]. On failure, what was done stays done and is reported.
     pub fn apply(
         &self,
         changes: &[PlannedChange],
@@ -98,8 +104,10 @@ impl<'a> Applier<'a> {
         };
         let result = run();
         let tightened = self.tighten();
-        let result = result.and(tightened).and_then(|()| {
-            durable::make_durable(&self.beneath, changes).map_err(WorktreeError::io("sync", &RelPath::root()))
+        let result = result.and(tightened).and_then(|()| match self.durable {
+            true => durable::make_durable(&self.beneath, changes)
+                .map_err(WorktreeError::io("sync", &RelPath::root())),
+            false => Ok(()),
         });
         let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
         match result {

@@ -14,6 +14,8 @@ Measure stepback beside other tools, in one run, each on its own copy of the tre
 Usage: cargo xtask bench files [OPTIONS]
        cargo xtask bench hook [--quick] [--runs N] [--keep]
        cargo xtask bench session [--quick] [--runs N] [--keep]
+       cargo xtask bench proxy [--quick] [--runs N] [--keep]
+       cargo xtask bench bisect [--quick] [--tree DIR] [--runs N] [--keep]
 
 Options:
   --tree DIR       Measure on a copy of DIR instead of the generated trees (can be repeated)
@@ -26,7 +28,9 @@ Options:
   --binary FILE    Measure this stepback instead of building one
   --json FILE      Write all numbers to FILE
   --keep           Write the results to docs/benchmarks/
-  --runs N         Runs of `bench hook` (200; 40 with --quick), turns of `bench session` (1000; 100)
+  --runs N         Runs of `bench hook` (200; 40 with --quick), turns of `bench session` (1000; 100),
+                   fifths of the single calls of `bench proxy` (200; 40), checkpoints of `bench bisect`
+                   (1000; 100)
   --help           Print this text
 
 The exit code is 1 when a restore by stepback was not exact or one of its commands failed.
@@ -51,7 +55,7 @@ pub struct Options {
     pub keep: bool,
     /// Runs of the hook benchmark.
     pub runs: usize,
-    /// Turns of the session benchmark.
+    /// Turns of the session benchmark, checkpoints of the one of bisect.
     pub turns: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Texts of an answer replaced where they stand: the new text goes into the first piece, the others become empty, and what
 //! is not touched keeps its bytes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use serde_json::Value;
@@ -45,6 +45,76 @@ pub(super) fn change(
             written.insert(place.document);
         }
     }
+    with_documents(response, &documents, written)
+}
+
+/// Changes strings that are no text, no thought and no input.
+pub(super) fn change_elsewhere(
+    wire: Option<Wire>,
+    response: &Response,
+    change: &mut dyn FnMut(&str, &str) -> Option<String>,
+) -> Option<Response> {
+    let mut documents = Documents::of(&response.body);
+    if documents.list.is_empty() {
+        let body = change("", &response.body)?;
+        let (body, chunks) = rewrite(response, [(0..response.body.len(), body)].into_iter());
+        return Some(Response { body, chunks, ..response.clone() });
+    }
+    let slots = wire.map(|wire| meaning::read(wire, &documents).slots).unwrap_or_default();
+    let places = slots.into_iter().flat_map(|slot| slot.pieces.into_iter().chain(slot.repeats));
+    let known: HashSet<(usize, String)> = places.map(|place| (place.document, place.pointer)).collect();
+    let mut written = BTreeSet::new();
+    for (at, document) in documents.list.iter_mut().enumerate() {
+        let is_known = |pointer: &str| known.contains(&(at, pointer.to_owned()));
+        if change_strings(&mut document.value, &mut String::new(), "", &is_known, change) {
+            written.insert(at);
+        }
+    }
+    with_documents(response, &documents, written)
+}
+
+/// Changes the strings of a value, but for what is below places that are known. Says whether there was one.
+fn change_strings(
+    value: &mut Value,
+    pointer: &mut String,
+    name: &str,
+    is_known: &dyn Fn(&str) -> bool,
+    change: &mut dyn FnMut(&str, &str) -> Option<String>,
+) -> bool {
+    if is_known(pointer) {
+        return false;
+    }
+    let length = pointer.len();
+    let mut any = false;
+    match value {
+        Value::String(text) => {
+            if let Some(new) = change(name, text).filter(|new| new != text) {
+                *text = new;
+                any = true;
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                pointer.push_str(&format!("/{at}"));
+                any |= change_strings(item, pointer, name, is_known, change);
+                pointer.truncate(length);
+            }
+        }
+        Value::Object(fields) => {
+            for (field, item) in fields {
+                pointer.push('/');
+                pointer.push_str(&field.replace('~', "~0").replace('/', "~1"));
+                any |= change_strings(item, pointer, field, is_known, change);
+                pointer.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    any
+}
+
+/// The answer with the documents that were changed; `None` if none was.
+fn with_documents(response: &Response, documents: &Documents, written: BTreeSet<usize>) -> Option<Response> {
     if written.is_empty() {
         return None;
     }

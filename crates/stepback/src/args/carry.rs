@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
 /// Examples of `proxy`.
@@ -33,10 +34,10 @@ pub struct Proxy {
     #[arg(long, value_name = "URL")]
     pub gemini: Option<String>,
     /// The name of the agent, if its calls do not tell
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub agent: Option<String>,
     /// The session that calls belong to, if they do not tell [default: one for this proxy]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub session: Option<String>,
     /// Answer from this recorded session
     #[arg(long, value_name = "SESSION")]
@@ -118,7 +119,7 @@ pub struct Rerun {
     #[arg(long, value_name = "KIND")]
     pub until: Option<String>,
     /// End after N steps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_steps: Option<u64>,
     /// End after so long: 90s, 5m
     #[arg(long, value_name = "T", value_parser = duration)]

@@ -132,9 +132,12 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
+    // One whose branch is gone although it came to its end was forgotten.
+    let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
+    let came_to_one = |rerun: &&Rerun| rerun.session.is_some() || rerun.status == Fate::Completed;
+    let unfinished = reruns.iter().filter(|rerun| !is_there(rerun) && !came_to_one(rerun));
     if context.json {
-        let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
-        let unfinished = reruns.iter().filter(|rerun| !is_there(rerun)).map(|rerun| {
+        let unfinished = unfinished.map(|rerun| {
             json!({ "id": rerun.branch, "name": rerun.branch, "present": false, "status": fate(rerun), "rerun": rerun })
         });
         let items: Vec<_> = branches
@@ -173,7 +176,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
             output::line(format!("    {}", paint.dim(about(rerun))));
         }
     }
-    for rerun in reruns.iter().filter(|rerun| matches!(fate(rerun), "pending" | "running")) {
+    for rerun in unfinished.filter(|rerun| rerun.status != Fate::Failed) {
         output::line(format!("  {:<20} {}", paint.strong(&rerun.branch), paint.dim(about(rerun))));
     }
     DONE

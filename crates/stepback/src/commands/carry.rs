@@ -1,6 +1,6 @@
 //! `stepback proxy`
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,9 +59,13 @@ pub fn proxy(context: &Context, arguments: &Proxy) -> Answer {
         limits: Limits::default(),
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
     });
-    let proxy = started.map_err(|error| {
-        Failure::new(Kind::System, format!("cannot listen at {listen}: {error}"))
-            .hint("name another address with --listen, or port 0 for a free one")
+    let proxy = started.map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Failure::new(Kind::Usage, error.to_string()).hint(
+            "it comes from --upstream, --anthropic, --openai or --gemini, else from ANTHROPIC_BASE_URL or \
+             GOOGLE_GEMINI_BASE_URL",
+        ),
+        _ => Failure::new(Kind::System, format!("cannot listen at {listen}: {error}"))
+            .hint("name another address with --listen, or port 0 for a free one"),
     })?;
     announce(context, &proxy.url(), replayer.is_some(), listen);
     std::thread::scope(|scope| {
@@ -80,8 +84,11 @@ pub fn proxy(context: &Context, arguments: &Proxy) -> Answer {
         drop(recorder);
     });
     let _ = stepback_agents::record::take_in_quietly(&workspace);
-    if let Some(parted) = replayer.filter(|_| !context.json).and_then(|replayer| replayer.tally().parted) {
-        super::rerun::show_parted(&parted);
+    let tally = replayer.map(|replayer| replayer.tally());
+    match tally {
+        Some(tally) if context.json => output::document(&json!({ "model_calls": tally })),
+        Some(tally) => tally.parted.iter().for_each(super::rerun::show_parted),
+        None => {}
     }
     DONE
 }

@@ -1,14 +1,18 @@
 //! `stepback run`: one run of an agent with our hooks, and with its model calls through our proxy.
 
 use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGQUIT};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use stepback_agents::carried::{self, Carrier};
 use stepback_agents::install::{self, Direction, Place, Plan, Route, RunPlan, Scope};
 use stepback_agents::{Agent, record};
@@ -59,11 +63,13 @@ pub fn run(arguments: &Arguments, wanted: &Run) -> Answer {
                     .into(),
             );
         }
-        with_hooks(&plan, &place, &binary, directory, |child| child.wait())?
+        with_hooks(&plan, &place, &binary, directory)?
     } else {
         carried(arguments, wanted, agent, &run, routes, plan, directory)?
     };
-    Ok(ExitCode::from(u8::try_from(status.code().unwrap_or(1)).unwrap_or(1)))
+    // A signal that ended it is told as shells do.
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 /// Runs the agent with its model calls through a proxy. If there can be none, it runs without: to record is never more
@@ -84,7 +90,7 @@ fn carried(
         Ok(context) => context,
         Err(failure) => {
             without(failure.message().to_owned());
-            return with_hooks(&plan, run.place, run.binary, directory, |child| child.wait());
+            return with_hooks(&plan, run.place, run.binary, directory);
         }
     };
     let engine = context.engine();
@@ -96,7 +102,7 @@ fn carried(
         Ok(prepared) => prepared,
         Err(failure) => {
             without(failure.message().to_owned());
-            return with_hooks(&plan, run.place, run.binary, directory, |child| child.wait());
+            return with_hooks(&plan, run.place, run.binary, directory);
         }
     };
     let recorder = Arc::new(recorder);
@@ -108,14 +114,14 @@ fn carried(
                 told.push((route, proxy.url()));
                 proxies.push(proxy);
             }
-            Err(error) => without(format!("{}: {error}", route.upstream)),
+            Err(error) => without(format!("{}: {error}", stepback_redact::redact(&route.upstream))),
         }
     }
     install::through(agent, run, &told, &mut plan).map_err(refused)?;
     plan.env.push((carried::VARIABLE.to_owned(), "1".to_owned()));
     let status = std::thread::scope(|scope| {
         scope.spawn(|| take_in(&workspace, taken));
-        let status = with_hooks(&plan, run.place, run.binary, directory, |child| child.wait());
+        let status = with_hooks(&plan, run.place, run.binary, directory);
         for proxy in proxies {
             proxy.shutdown(LAST_WORDS);
         }
@@ -177,13 +183,7 @@ pub fn take_in(workspace: &Workspace<'_>, taken: Receiver<()>) {
 }
 
 /// Runs a planned command with the settings it needs for the time of the run.
-fn with_hooks(
-    plan: &RunPlan,
-    place: &Place,
-    binary: &Path,
-    directory: &Path,
-    wait: impl FnOnce(&mut Child) -> std::io::Result<ExitStatus>,
-) -> Result<ExitStatus, Failure> {
+fn with_hooks(plan: &RunPlan, place: &Place, binary: &Path, directory: &Path) -> Result<ExitStatus, Failure> {
     for (path, bytes) in &plan.files {
         std::fs::write(path, bytes)?;
     }
@@ -201,12 +201,35 @@ fn with_hooks(
         .envs(plan.env.iter().map(|(name, value)| (name, value)))
         .current_dir(directory)
         .spawn()
-        .and_then(|mut child| wait(&mut child));
+        .and_then(|mut child| {
+            let over = Arc::new(AtomicBool::new(false));
+            for (number, signal) in [(SIGTERM, Signal::TERM), (SIGHUP, Signal::HUP)] {
+                pass_on(&child, number, signal, over.clone())?;
+            }
+            let status = child.wait();
+            over.store(true, Ordering::SeqCst);
+            status
+        });
     drop(guard);
     status.map_err(|error| {
         Failure::new(Kind::System, format!("cannot run {}: {error}", program.to_string_lossy()))
             .hint("check that the agent is installed and on the PATH")
     })
+}
+
+/// Gives a signal that would end us to the agent: whoever ends a wrapper means what runs in it, and settings are still to be
+/// put back.
+fn pass_on(child: &Child, number: i32, signal: Signal, over: Arc<AtomicBool>) -> std::io::Result<()> {
+    let Some(agent) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return Ok(()) };
+    let (mut heard, told) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(number, told)?;
+    std::thread::spawn(move || {
+        while heard.read_exact(&mut [0]).is_ok() && !over.load(Ordering::SeqCst) {
+            // It may just have ended by itself.
+            let _ = kill_process(agent, signal);
+        }
+    });
+    Ok(())
 }
 
 /// Changes of settings for the time of a run.

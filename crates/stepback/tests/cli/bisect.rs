@@ -40,6 +40,18 @@ fn a_command_that_spoils_its_directory_does_not_spoil_the_search() {
 }
 
 #[test]
+fn what_a_command_builds_stays_for_the_next_probe_even_if_each_changes_it() {
+    let world = broken_at_seven();
+    let log = world.root().join("log");
+    let run = format!("echo x >> built; wc -l < built >> '{}'; grep -q fine status", log.display());
+    let found = world.json(["bisect", "--run", &run]);
+    assert_eq!(found["number"], 7);
+    let lines = std::fs::read_to_string(log).unwrap();
+    let counts: Vec<usize> = lines.lines().map(|line| line.trim().parse().unwrap()).collect();
+    assert_eq!(counts, (1..=found["items"].as_array().unwrap().len()).collect::<Vec<_>>());
+}
+
+#[test]
 fn what_cannot_be_told_is_said_and_ends_are_checked() {
     let world = broken_at_seven();
     let run = "test -f file6 && ! test -f file8 && exit 125; grep -q fine status";
