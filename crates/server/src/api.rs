@@ -1,10 +1,16 @@
 //! What can be asked, below `/api/v1`.
 
+pub mod checkpoints;
+pub mod diffs;
+pub mod points;
 pub mod sessions;
+pub mod state;
 pub mod steps;
+pub mod timeline;
 pub mod workspaces;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use utoipa::OpenApi;
@@ -27,6 +33,8 @@ use crate::work::Work;
         (name = "workspaces", description = "Directory trees that agents work in"),
         (name = "sessions", description = "Recorded runs of agents"),
         (name = "steps", description = "What happened, and moving through it"),
+        (name = "state", description = "What was true at a step"),
+        (name = "checkpoints", description = "States that were kept, and what differs between them"),
     )
 )]
 struct About;
@@ -41,16 +49,34 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(steps::list))
         .routes(routes!(steps::get))
         .routes(routes!(steps::next))
-        .routes(routes!(steps::previous));
-    let (router, description) =
+        .routes(routes!(steps::previous))
+        .routes(routes!(timeline::get))
+        .routes(routes!(state::get))
+        .routes(routes!(state::file))
+        .routes(routes!(state::conversation))
+        .routes(routes!(state::memory))
+        .routes(routes!(state::task))
+        .routes(routes!(state::env))
+        .routes(routes!(points::get))
+        .routes(routes!(checkpoints::list, checkpoints::create))
+        .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))
+        .routes(routes!(diffs::with_now))
+        .routes(routes!(diffs::between));
+    let (router, mut description) =
         OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api).split_for_parts();
+    // The router's word for "the rest of the address" is none of the description's.
+    let paths = std::mem::take(&mut description.paths.paths);
+    description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     let document = description.to_json().unwrap_or_default();
     let json = [("content-type", "application/json")];
     let router = router
         .route("/api/v1/openapi.json", get(move || async move { (json, document.clone()).into_response() }))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .fallback(|| async { Problem::unknown("page", "at this address") });
+        .fallback(|| async { Problem::unknown("page", "at this address") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "usage", "this address cannot be asked so")
+        });
     (router, description)
 }
 

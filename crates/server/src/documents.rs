@@ -1,11 +1,17 @@
 //! How records look outside: the same documents on the command line and over the network.
 
+pub mod files;
+pub mod timeline;
+
 use serde::Serialize;
 use serde_json::Value;
-use stepback_model::record::{Session, Workspace};
+use stepback_engine::Engine;
+use stepback_model::record::{OpStatus, Operation, Session, Workspace};
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 use utoipa::ToSchema;
+
+use crate::problem::Problem;
 
 /// A directory tree that agents work in.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -177,4 +183,56 @@ pub struct StepDetailDocument {
     /// Tokens, cost, trace ids and the like.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
+}
+
+/// Something stepback itself did.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct OperationDocument {
+    /// Its id.
+    pub id: String,
+    /// Counts up within the workspace.
+    pub number: u64,
+    /// `rewind`, `undo`, `checkpoint-create`, …
+    pub kind: String,
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// One line for people.
+    pub summary: String,
+    /// `done`, `reverted`, or `applying` while it is under way.
+    pub status: String,
+    /// Whether an undo has taken it back.
+    pub undone: bool,
+    /// The step that holds the files before it, if it changed files.
+    pub before: Option<String>,
+    /// The step that holds the files after it, if it changed files.
+    pub after: Option<String>,
+}
+
+impl OperationDocument {
+    /// Of a record.
+    pub fn of(operation: &Operation) -> Self {
+        let moved = operation.action.moved();
+        let status = match operation.status {
+            OpStatus::Applying => "applying",
+            OpStatus::Done => "done",
+            OpStatus::Reverted => "reverted",
+        };
+        Self {
+            id: operation.id.to_string(),
+            number: operation.number,
+            kind: operation.action.kind().to_owned(),
+            at: operation.at,
+            summary: operation.summary.clone(),
+            status: status.to_owned(),
+            undone: operation.undone,
+            before: moved.map(|moved| moved.before.to_string()),
+            after: moved.map(|moved| moved.after.to_string()),
+        }
+    }
+
+    /// Of a record as the store has it, with its number.
+    pub fn stored(engine: &Engine<'_>, operation: &Operation) -> Result<Self, Problem> {
+        Ok(Self::of(engine.store.operation(operation.id)?.as_ref().unwrap_or(operation)))
+    }
 }

@@ -6,10 +6,12 @@
 
 pub mod api;
 pub mod documents;
+mod extract;
 mod guard;
 mod page;
 mod problem;
 mod service;
+mod unified;
 mod work;
 
 pub use guard::{Guard, Token};

@@ -17,13 +17,13 @@ pub struct Problem {
     #[serde(rename = "type")]
     pub kind: String,
     /// What it is, the same for every problem of this kind.
-    pub title: String,
+    pub title: &'static str,
     /// The HTTP status.
     pub status: u16,
     /// What happened this time.
     pub detail: String,
     /// The word for it, as on the command line: `point`, `nothing`, `busy`, …
-    pub code: String,
+    pub code: &'static str,
     /// What to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
@@ -31,13 +31,13 @@ pub struct Problem {
 
 impl Problem {
     /// A problem with a status and a code.
-    pub fn new(status: StatusCode, code: &str, detail: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("https://stepback.dev/problems/{code}"),
-            title: status.canonical_reason().unwrap_or("Problem").to_owned(),
+            title: status.canonical_reason().unwrap_or("Problem"),
             status: status.as_u16(),
             detail: detail.into(),
-            code: code.to_owned(),
+            code,
             hints: Vec::new(),
         }
     }
@@ -101,5 +101,16 @@ impl From<StoreError> for Problem {
 impl From<ObjectError> for Problem {
     fn from(error: ObjectError) -> Self {
         EngineError::from(error).into()
+    }
+}
+
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Self {
+        let (kind, hint) = advice::of_io(&error);
+        let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, kind.name(), error.to_string());
+        match hint {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The engine, as a request uses it: on a thread where it may wait.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,12 +76,12 @@ pub fn session<'e>(engine: &'e Engine<'_>, id: &str) -> Result<(Workspace<'e>, S
     Ok((opened(engine, session.workspace)?, session))
 }
 
-fn opened<'e>(engine: &'e Engine<'_>, id: WorkspaceId) -> Result<Workspace<'e>, Problem> {
+/// The workspace with exactly this id, with everything that hooks left for it.
+pub fn opened<'e>(engine: &'e Engine<'_>, id: WorkspaceId) -> Result<Workspace<'e>, Problem> {
     let all = engine.store.workspaces()?;
     let record = all.into_iter().find(|workspace| workspace.id == id);
     let record = record.ok_or_else(|| Problem::unknown("workspace", &id.to_string()))?;
-    let root = std::ffi::OsString::from(String::from_utf8_lossy(&record.root).into_owned());
-    let workspace = engine.known_workspace(Path::new(&root))?;
+    let workspace = engine.known_workspace(Path::new(OsStr::from_bytes(&record.root)))?;
     stepback_agents::record::take_in_quietly(&workspace)?;
     Ok(workspace)
 }

@@ -1,11 +1,11 @@
 //! Recorded runs of agents.
 
-use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::documents::SessionDocument;
+use crate::extract::{Json, Path, Query};
 use crate::page::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::work::{self, Work};

@@ -1,7 +1,6 @@
 //! What happened in a session, and moving through it.
 
-use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use serde::Deserialize;
 use serde_json::Value;
 use stepback_engine::{Engine, Workspace};
@@ -11,6 +10,7 @@ use stepback_store::port::{Query as Steps, StoredCheckpoint};
 use utoipa::IntoParams;
 
 use crate::documents::{StepDetailDocument, StepDocument};
+use crate::extract::{Json, Path, Query};
 use crate::page::{self, Page, Paging};
 use crate::problem::Problem;
 use crate::work::{self, Work};
@@ -159,7 +159,7 @@ async fn beside(
     .await
 }
 
-fn numbered(
+pub(super) fn numbered(
     engine: &Engine<'_>,
     workspace: &Workspace<'_>,
     session: &Session,

@@ -1,9 +1,9 @@
 //! Directory trees that agents work in.
 
-use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 
 use crate::documents::WorkspaceDocument;
+use crate::extract::{Json, Path};
 use crate::page::Page;
 use crate::problem::Problem;
 use crate::work::{self, Work};

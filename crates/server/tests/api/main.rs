@@ -1,0 +1,7 @@
+//! What a server answers, over a real socket, a real store and a real workspace.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "this is test code: a failure is a failed test")]
+
+mod basics;
+mod past;
+mod support;
