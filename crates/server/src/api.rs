@@ -1,7 +1,10 @@
 //! What can be asked, below `/api/v1`.
 
+pub mod apply;
+pub mod branches;
 pub mod checkpoints;
 pub mod diffs;
+pub mod plans;
 pub mod points;
 pub mod sessions;
 pub mod state;
@@ -35,6 +38,8 @@ use crate::work::Work;
         (name = "steps", description = "What happened, and moving through it"),
         (name = "state", description = "What was true at a step"),
         (name = "checkpoints", description = "States that were kept, and what differs between them"),
+        (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
+        (name = "branches", description = "Named lines of steps, and two runs side by side"),
     )
 )]
 struct About;
@@ -61,7 +66,23 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(checkpoints::list, checkpoints::create))
         .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))
         .routes(routes!(diffs::with_now))
-        .routes(routes!(diffs::between));
+        .routes(routes!(diffs::between))
+        .routes(routes!(plans::rewind))
+        .routes(routes!(plans::undo))
+        .routes(routes!(plans::redo))
+        .routes(routes!(plans::switch))
+        .routes(routes!(apply::rewind_plan))
+        .routes(routes!(apply::rewind))
+        .routes(routes!(apply::undo_plan))
+        .routes(routes!(apply::undo))
+        .routes(routes!(apply::redo_plan))
+        .routes(routes!(apply::redo))
+        .routes(routes!(apply::switch_plan))
+        .routes(routes!(apply::switch))
+        .routes(routes!(apply::operations))
+        .routes(routes!(branches::list, branches::create))
+        .routes(routes!(branches::get, branches::rename, branches::delete))
+        .routes(routes!(branches::compared));
     let (router, mut description) =
         OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api).split_for_parts();
     // The router's word for "the rest of the address" is none of the description's.

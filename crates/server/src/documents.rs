@@ -1,6 +1,8 @@
 //! How records look outside: the same documents on the command line and over the network.
 
+pub mod branches;
 pub mod files;
+pub mod plans;
 pub mod timeline;
 
 use serde::Serialize;

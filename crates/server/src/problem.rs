@@ -10,6 +10,8 @@ use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 use utoipa::ToSchema;
 
+use crate::documents::plans::PlanDocument;
+
 /// What went wrong, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub struct Problem {
@@ -27,6 +29,9 @@ pub struct Problem {
     /// What to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<String>,
+    /// The plan as it would be now, when the one that was agreed to is out of date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Box<PlanDocument>>,
 }
 
 impl Problem {
@@ -39,6 +44,7 @@ impl Problem {
             detail: detail.into(),
             code,
             hints: Vec::new(),
+            plan: None,
         }
     }
 
@@ -46,6 +52,13 @@ impl Problem {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds the plan as it would be now.
+    #[must_use]
+    pub fn plan(mut self, plan: PlanDocument) -> Self {
+        self.plan = Some(Box::new(plan));
         self
     }
 

@@ -12,6 +12,7 @@ use stepback_model::record::Session;
 use stepback_store::Store;
 use stepback_worktree::rules::Budget;
 
+use crate::plans::Plans;
 use crate::problem::Problem;
 
 /// What every request works with.
@@ -24,17 +25,23 @@ struct Inner {
     store: &'static dyn Store,
     env: Box<dyn Env>,
     threads: usize,
+    plans: Plans,
 }
 
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        Self { inner: Arc::new(Inner { store, env, threads }) }
+        Self { inner: Arc::new(Inner { store, env, threads, plans: Plans::default() }) }
     }
 
     /// The store.
     pub fn store(&self) -> &'static dyn Store {
         self.inner.store
+    }
+
+    /// The plans that were shown.
+    pub(crate) fn plans(&self) -> &Plans {
+        &self.inner.plans
     }
 
     /// Does some work with the engine on a thread where it may wait.

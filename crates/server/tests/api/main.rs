@@ -4,4 +4,5 @@
 
 mod basics;
 mod past;
+mod plans;
 mod support;

@@ -96,6 +96,10 @@ impl Place {
         fs::write(path, text).unwrap();
     }
 
+    pub fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(name)).ok()
+    }
+
     /// Makes a checkpoint beside the server and returns its number.
     pub fn checkpoint(&self, label: &str) -> u64 {
         let engine = self.engine();
