@@ -2,6 +2,8 @@
 
 pub mod apply;
 pub mod branches;
+pub mod breakpoints;
+pub mod changes;
 pub mod checkpoints;
 pub mod diffs;
 pub mod plans;
@@ -9,7 +11,9 @@ pub mod points;
 pub mod sessions;
 pub mod state;
 pub mod steps;
+pub mod stops;
 pub mod timeline;
+pub mod upkeep;
 pub mod workspaces;
 
 use axum::Router;
@@ -40,6 +44,8 @@ use crate::work::Work;
         (name = "checkpoints", description = "States that were kept, and what differs between them"),
         (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
         (name = "branches", description = "Named lines of steps, and two runs side by side"),
+        (name = "control", description = "Stopping live agents, and telling them something"),
+        (name = "upkeep", description = "What the store holds, and making it smaller"),
     )
 )]
 struct About;
@@ -82,7 +88,17 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(apply::operations))
         .routes(routes!(branches::list, branches::create))
         .routes(routes!(branches::get, branches::rename, branches::delete))
-        .routes(routes!(branches::compared));
+        .routes(routes!(branches::compared))
+        .routes(routes!(breakpoints::list, breakpoints::add, breakpoints::clear))
+        .routes(routes!(breakpoints::switch, breakpoints::remove))
+        .routes(routes!(stops::list))
+        .routes(routes!(stops::answer))
+        .routes(routes!(stops::pause))
+        .routes(routes!(stops::resume))
+        .routes(routes!(stops::inject))
+        .routes(routes!(changes::list))
+        .routes(routes!(upkeep::statistics))
+        .routes(routes!(upkeep::prune));
     let (router, mut description) =
         OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api).split_for_parts();
     // The router's word for "the rest of the address" is none of the description's.

@@ -1,6 +1,7 @@
 //! How records look outside: the same documents on the command line and over the network.
 
 pub mod branches;
+pub mod control;
 pub mod files;
 pub mod plans;
 pub mod timeline;
