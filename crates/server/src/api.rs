@@ -6,6 +6,7 @@ pub mod breakpoints;
 pub mod changes;
 pub mod checkpoints;
 pub mod diffs;
+mod docs;
 pub mod plans;
 pub mod points;
 pub mod sessions;
@@ -17,11 +18,11 @@ pub mod upkeep;
 pub mod workspaces;
 
 use axum::Router;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
+use axum::http::{StatusCode, header};
 use axum::routing::get;
-use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -36,6 +37,8 @@ use crate::work::Work;
         license(name = "MIT OR Apache-2.0")
     ),
     components(schemas(Problem)),
+    modifiers(&NeedsToken),
+    security(("token" = [])),
     tags(
         (name = "workspaces", description = "Directory trees that agents work in"),
         (name = "sessions", description = "Recorded runs of agents"),
@@ -104,10 +107,14 @@ pub fn router() -> (Router<Work>, Description) {
     // The router's word for "the rest of the address" is none of the description's.
     let paths = std::mem::take(&mut description.paths.paths);
     description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
-    let document = description.to_json().unwrap_or_default();
-    let json = [("content-type", "application/json")];
+    name_operations(&mut description);
+    let document = serde_json::to_value(&description).unwrap_or_default();
+    let page = docs::page(&document);
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let text = document.to_string();
     let router = router
-        .route("/api/v1/openapi.json", get(move || async move { (json, document.clone()).into_response() }))
+        .route("/api/v1/openapi.json", get(move || async move { (json, text.clone()) }))
+        .route("/api/v1/docs", get(move || async move { (docs::HEADERS, page.clone()) }))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .fallback(|| async { Problem::unknown("page", "at this address") })
@@ -115,6 +122,34 @@ pub fn router() -> (Router<Work>, Description) {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "usage", "this address cannot be asked so")
         });
     (router, description)
+}
+
+/// Gives every operation a name of its own, made of its method and address.
+fn name_operations(description: &mut Description) {
+    for (path, item) in &mut description.paths.paths {
+        let words = path.trim_start_matches("/api/v1/").split(|c: char| !c.is_ascii_alphanumeric());
+        let name = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_");
+        for (method, operation) in [
+            ("get", &mut item.get),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ] {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{name}"));
+            }
+        }
+    }
+}
+
+/// Says in the description that everything needs the token.
+struct NeedsToken;
+
+impl Modify for NeedsToken {
+    fn modify(&self, description: &mut Description) {
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        description.components.get_or_insert_default().add_security_scheme("token", bearer);
+    }
 }
 
 /// Whether the store answers.

@@ -162,8 +162,9 @@ impl Guard {
 
 /// Refuses requests that may not be answered.
 pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    // Whether it lives is nobody's secret.
-    let open = matches!(request.uri().path(), "/healthz" | "/readyz");
+    // Whether it lives and what can be asked is nobody's secret.
+    let open =
+        matches!(request.uri().path(), "/healthz" | "/readyz" | "/api/v1/docs" | "/api/v1/openapi.json");
     match guard.refusal(request.headers(), open) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,

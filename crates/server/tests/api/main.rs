@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "this is test code: a failure is a failed test")]
 
 mod basics;
+mod description;
 mod live;
 mod past;
 mod plans;
