@@ -208,3 +208,31 @@ fn bodies_that_do_not_fit_are_refused() {
     let large = format!("{{\"note\":\"{}\"}}", "x".repeat(9 << 20));
     place.send("POST", &target, json, large.as_bytes()).problem(413);
 }
+
+#[test]
+fn what_had_been_said_by_a_step_is_read_in_the_words_of_all_agents() {
+    let place = Place::new();
+    let hello = r#"{"role":"user","content":"hello"}"#;
+    let answer = r#"{"role":"assistant","content":[{"type":"text","text":"good day"}]}"#;
+    place.said("stepback", "ours", &[hello]);
+    place.said("stepback", "ours", &[hello, answer]);
+    let steps = place.get("/sessions/ours/steps?oldest_first=true").with(200);
+    let at =
+        |step: usize| format!("/sessions/ours/steps/{}/state/conversation", steps["items"][step]["number"]);
+    assert_eq!(items(&place.get(&at(0)).with(200)).len(), 1, "what came later was not said yet");
+    let said = place.get(&at(1)).with(200);
+    let told = |message: &Value| (message["role"].clone(), message["text"].clone());
+    let messages: Vec<_> = items(&said).iter().map(told).collect();
+    assert_eq!(messages, [(json!("user"), json!("hello")), (json!("assistant"), json!("good day"))]);
+    let page = place.get(&format!("{}?limit=1", at(1))).with(200);
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let rest = place.get(&format!("{}?limit=1&after={cursor}", at(1))).with(200);
+    assert_eq!((&rest["items"][0]["number"], &rest["next_cursor"]), (&json!(2), &Value::Null));
+    place.get(&format!("{}?after={cursor}", at(0))).problem(400);
+    // An agent whose words nobody knows is shown as it wrote.
+    place.said("stranger", "theirs", &["not even JSON"]);
+    let steps = place.get("/sessions/theirs/steps").with(200);
+    let said =
+        place.get(&format!("/sessions/theirs/steps/{}/state/conversation", steps["items"][0]["number"]));
+    assert_eq!(said.with(200)["items"][0]["text"], "not even JSON");
+}

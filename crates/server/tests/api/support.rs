@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stepback_engine::Engine;
-use stepback_engine::recorder::{Effect, Learned, Report};
+use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Report};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::{Event, Trouble};
 use stepback_model::record::{Annotation, StepKind, Trigger};
@@ -28,6 +28,21 @@ pub struct Place {
     store: &'static dyn Store,
     env: FrozenEnv,
     _dir: tempfile::TempDir,
+}
+
+/// A conversation that is known as a whole.
+struct Lines(Vec<String>);
+
+impl Conversation for Lines {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+        let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
+        let lines = self.0.iter().skip(keep as usize).cloned().collect();
+        Some(Fresh { keep, lines, cursor: self.0.len().into() })
+    }
+
+    fn turn(&self, _: &[&str], _: &str) -> Asked {
+        Asked { settled: false, turn: None }
+    }
 }
 
 /// What came back.
@@ -121,7 +136,29 @@ impl Place {
         record(StepKind::ToolEnd, Effect::After);
     }
 
-    fn report(&self, session: &str, kind: StepKind, call: &str, effect: Effect, failed: bool) -> Report<'_> {
+    /// Records that something was said in a session of `agent`: these are the lines of its conversation so far.
+    pub fn said(&self, agent: &str, session: &str, lines: &[&str]) {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let lines = Lines(lines.iter().map(|line| (*line).to_owned()).collect());
+        let key = format!("said {}", lines.0.len());
+        let keep = Effect::Keep(Trigger::Automatic);
+        let mut report = self.report(session, StepKind::UserInput, &key, keep, false);
+        report.event.agent = agent.into();
+        report.event.call = None;
+        report.conversation = Some(&lines);
+        let lock = workspace.lock_recording().unwrap();
+        workspace.record(&lock, &report).unwrap();
+    }
+
+    fn report<'r>(
+        &self,
+        session: &str,
+        kind: StepKind,
+        call: &str,
+        effect: Effect,
+        failed: bool,
+    ) -> Report<'r> {
         let failed = failed && kind == StepKind::ToolEnd;
         let event = Event {
             agent: "test".into(),
