@@ -14,6 +14,32 @@ use crate::workspace::{Present, Workspace, describe};
 /// How often a commit is tried when others commit at the same time.
 const ATTEMPTS: usize = 50;
 
+/// Longest label or tag, in bytes.
+const MAX_LABEL: usize = 200;
+/// Longest note, in bytes.
+const MAX_NOTE: usize = 10_000;
+
+/// What somebody says about a checkpoint, if it can be kept.
+pub fn checked(annotation: Annotation) -> Result<Annotation, EngineError> {
+    let fits = |what: &str, text: &str, most: usize| {
+        let wrong = |how: String| Err(EngineError::Input(format!("the {what} {how}")));
+        if text.trim().is_empty() {
+            return wrong("is empty".into());
+        }
+        if text.len() > most {
+            return wrong(format!("is longer than {most} bytes"));
+        }
+        if what != "note" && text.chars().any(char::is_control) {
+            return wrong("contains control characters".into());
+        }
+        Ok(())
+    };
+    annotation.label.iter().try_for_each(|label| fits("label", label, MAX_LABEL))?;
+    annotation.note.iter().try_for_each(|note| fits("note", note, MAX_NOTE))?;
+    annotation.tags.iter().try_for_each(|tag| fits("tag", tag, MAX_LABEL))?;
+    Ok(annotation)
+}
+
 /// A created checkpoint.
 #[derive(Debug)]
 pub struct Created {

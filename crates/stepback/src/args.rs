@@ -182,6 +182,9 @@ pub enum Command {
     /// Do a recorded session again, with one thing changed
     #[command(after_help = carry::RERUN)]
     Rerun(carry::Rerun),
+    /// Make the store reachable over HTTP: for the Studio, scripts and teams
+    #[command(after_help = carry::SERVE)]
+    Serve(carry::Serve),
     /// Take an event from an agent's hook (agents call this)
     #[command(
         after_help = "The event comes as JSON on standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"

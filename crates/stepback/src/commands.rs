@@ -26,6 +26,7 @@ mod replay;
 mod rerun;
 mod rewind;
 mod run;
+mod serve;
 mod sessions;
 mod status;
 mod store;
@@ -75,6 +76,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Init(init) => agents::init(&arguments.here()?, arguments.json, init),
         Command::Run(wanted) => run::run(&arguments, wanted),
         Command::Proxy(wanted) => carry::proxy(&Context::open(&arguments, Make::Yes, "")?, wanted),
+        Command::Serve(wanted) => serve::serve(&Context::open(&arguments, Make::Yes, "")?, wanted),
         Command::Rerun(wanted) => rerun::rerun(&known("")?, wanted),
         Command::Agent(agent) => {
             agent::agent(&Context::open(&arguments, Make::Yes, "files looked at")?, agent)

@@ -193,7 +193,7 @@ impl Context {
     }
 
     /// The store, for numbers about it.
-    pub fn store(&self) -> &dyn Store {
+    pub fn store(&self) -> &'static dyn Store {
         self.store
     }
 }

@@ -46,6 +46,29 @@ pub struct Proxy {
     pub recorded: Recorded,
 }
 
+/// Examples of `serve`.
+pub const SERVE: &str = "\
+Everything needs the token in server.token in the store; /api/v1/openapi.json describes what can be asked.
+
+Examples:
+  stepback serve
+  stepback serve --listen 127.0.0.1:7171
+  curl -H \"Authorization: Bearer $(cat ~/.local/share/stepback/server.token)\" http://127.0.0.1:7171/api/v1/sessions";
+
+/// Serving a store.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7171")]
+    pub listen: String,
+    /// Another name by which the server may be asked for (can be repeated)
+    #[arg(long = "allow-host", value_name = "NAME")]
+    pub hosts: Vec<String>,
+    /// An origin whose pages may ask (can be repeated)
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    pub origins: Vec<String>,
+}
+
 /// How a recording answers.
 #[derive(Debug, Args)]
 pub struct Recorded {

@@ -1,17 +1,13 @@
 //! `stepback checkpoint …`
 
 use serde_json::json;
+use stepback_engine::checkpoint::checked;
 use stepback_engine::workspace::describe;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 
 use super::{Answer, DONE, view};
 use crate::context::Context;
-use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
-
-/// Longest label, note or tag.
-const MAX_LABEL: usize = 200;
-const MAX_NOTE: usize = 10_000;
 
 /// `checkpoint create`
 pub fn create(context: &Context, label: Option<String>, note: Option<String>, tags: Vec<String>) -> Answer {
@@ -144,23 +140,4 @@ pub fn delete(context: &Context, point: &str) -> Answer {
 
 fn undo_hint() {
     output::say(Paint::stderr().dim("\"stepback undo\" takes that back."));
-}
-
-fn checked(annotation: Annotation) -> Result<Annotation, Failure> {
-    let fits = |what: &str, text: &str, most: usize| {
-        if text.trim().is_empty() {
-            return Err(Failure::new(Kind::Usage, format!("the {what} is empty")));
-        }
-        if text.len() > most {
-            return Err(Failure::new(Kind::Usage, format!("the {what} is longer than {most} bytes")));
-        }
-        if what != "note" && text.chars().any(char::is_control) {
-            return Err(Failure::new(Kind::Usage, format!("the {what} contains control characters")));
-        }
-        Ok(())
-    };
-    annotation.label.iter().try_for_each(|label| fits("label", label, MAX_LABEL))?;
-    annotation.note.iter().try_for_each(|note| fits("note", note, MAX_NOTE))?;
-    annotation.tags.iter().try_for_each(|tag| fits("tag", tag, MAX_LABEL))?;
-    Ok(annotation)
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::json;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::StepId;
-use stepback_model::record::{Action, OpStatus, Step, StepKind};
+use stepback_model::record::{OpStatus, StepKind};
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use super::{Answer, DONE, view};
@@ -43,18 +43,10 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
     let workspace = context.workspace(&engine)?;
     let session = session.map(|text| workspace.find_session(text)).transpose()?;
     let head = workspace.head_id()?;
-    let line: Vec<StoredCheckpoint> = match head {
-        Some(_) => workspace.ancestry(&workspace.head()?)?,
-        None => Vec::new(),
-    };
     let query = Query { session: session.map(|session| session.id), kinds, ..Query::default() };
     let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
-    let mut branches = Vec::new();
-    for branch in workspace.branches()?.iter().filter(|branch| !branch.present) {
-        branches.push((branch.name.clone(), workspace.ancestry(&branch.tip)?));
-    }
-    let rolled_back = RolledBack::new(&workspace, &line, &branches)?;
+    let rolled_back = workspace.left_behind()?;
     let is_head = |stored: &StoredCheckpoint| Some(stored.checkpoint.step.id) == head;
     let shown = steps.iter().take(limit.unwrap_or(usize::MAX));
     if context.json {
@@ -92,56 +84,6 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
         ));
     }
     DONE
-}
-
-/// Which steps a rewind has left behind.
-struct RolledBack {
-    /// Steps of the present line and of every other branch.
-    line: HashSet<StepId>,
-    /// Rewinds on the line: the step each grew from, and the numbers of its target and of itself; what lies between was left.
-    rewinds: Vec<(StepId, u64, u64)>,
-}
-
-impl RolledBack {
-    fn new(
-        workspace: &Workspace<'_>,
-        line: &[StoredCheckpoint],
-        branches: &[(String, Vec<StoredCheckpoint>)],
-    ) -> Result<Self, Failure> {
-        let operations = workspace.operations()?;
-        let lines = line.iter().chain(branches.iter().flat_map(|(_, line)| line));
-        // An undo goes back to where it was before; it leaves nothing behind but what it undoes.
-        let undone = |step: &Step| {
-            let by =
-                operations.iter().find(|op| op.action.moved().is_some_and(|moved| moved.after == step.id));
-            by.is_some_and(|op| matches!(op.action, Action::Undo { .. }))
-        };
-        let mut rewinds = Vec::new();
-        for step in line.iter().map(|stored| &stored.checkpoint.step) {
-            if step.kind == StepKind::Rewind
-                && !undone(step)
-                && let Some(onto) = step.parent
-            {
-                let detail = workspace.detail_of(step)?;
-                let target = detail.as_ref().and_then(|detail| detail.get("target")?.as_u64());
-                rewinds.push((onto, target.unwrap_or(0), step.number));
-            }
-        }
-        Ok(Self { line: lines.map(|stored| stored.checkpoint.step.id).collect(), rewinds })
-    }
-
-    fn has(&self, stored: &StoredCheckpoint) -> bool {
-        let step = &stored.checkpoint.step;
-        if stored.checkpoint.trigger.is_some() {
-            return !self.line.contains(&step.id);
-        }
-        // A step without files of its own went with the step it grew from, or stood between that and a rewind to it.
-        let Some(parent) = step.parent else { return false };
-        !self.line.contains(&parent)
-            || self.rewinds.iter().any(|(onto, target, rewind)| {
-                *onto == parent && *target < step.number && step.number < *rewind
-            })
-    }
 }
 
 /// `timeline`

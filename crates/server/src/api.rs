@@ -1,0 +1,162 @@
+//! What can be asked, below `/api/v1`.
+
+pub mod apply;
+pub mod branches;
+pub mod breakpoints;
+pub mod changes;
+pub mod checkpoints;
+pub mod diffs;
+mod docs;
+pub mod plans;
+pub mod points;
+pub mod sessions;
+pub mod state;
+pub mod steps;
+pub mod stops;
+pub mod timeline;
+pub mod upkeep;
+pub mod workspaces;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
+use utoipa::openapi::OpenApi as Description;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::problem::Problem;
+use crate::work::Work;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "stepback",
+        description = "Time travel for AI agents: what they did, what was true then, and going back.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    components(schemas(Problem)),
+    modifiers(&NeedsToken),
+    security(("token" = [])),
+    tags(
+        (name = "workspaces", description = "Directory trees that agents work in"),
+        (name = "sessions", description = "Recorded runs of agents"),
+        (name = "steps", description = "What happened, and moving through it"),
+        (name = "state", description = "What was true at a step"),
+        (name = "checkpoints", description = "States that were kept, and what differs between them"),
+        (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
+        (name = "branches", description = "Named lines of steps, and two runs side by side"),
+        (name = "control", description = "Stopping live agents, and telling them something"),
+        (name = "upkeep", description = "What the store holds, and making it smaller"),
+    )
+)]
+struct About;
+
+/// All routes, and the document that describes them.
+pub fn router() -> (Router<Work>, Description) {
+    let api = OpenApiRouter::new()
+        .routes(routes!(workspaces::list))
+        .routes(routes!(workspaces::get))
+        .routes(routes!(sessions::list))
+        .routes(routes!(sessions::get))
+        .routes(routes!(steps::list))
+        .routes(routes!(steps::get))
+        .routes(routes!(steps::next))
+        .routes(routes!(steps::previous))
+        .routes(routes!(timeline::get))
+        .routes(routes!(state::get))
+        .routes(routes!(state::file))
+        .routes(routes!(state::conversation))
+        .routes(routes!(state::memory))
+        .routes(routes!(state::task))
+        .routes(routes!(state::env))
+        .routes(routes!(points::get))
+        .routes(routes!(checkpoints::list, checkpoints::create))
+        .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))
+        .routes(routes!(diffs::with_now))
+        .routes(routes!(diffs::between))
+        .routes(routes!(plans::rewind))
+        .routes(routes!(plans::undo))
+        .routes(routes!(plans::redo))
+        .routes(routes!(plans::switch))
+        .routes(routes!(apply::rewind_plan))
+        .routes(routes!(apply::rewind))
+        .routes(routes!(apply::undo_plan))
+        .routes(routes!(apply::undo))
+        .routes(routes!(apply::redo_plan))
+        .routes(routes!(apply::redo))
+        .routes(routes!(apply::switch_plan))
+        .routes(routes!(apply::switch))
+        .routes(routes!(apply::operations))
+        .routes(routes!(branches::list, branches::create))
+        .routes(routes!(branches::get, branches::rename, branches::delete))
+        .routes(routes!(branches::compared))
+        .routes(routes!(breakpoints::list, breakpoints::add, breakpoints::clear))
+        .routes(routes!(breakpoints::switch, breakpoints::remove))
+        .routes(routes!(stops::list))
+        .routes(routes!(stops::answer))
+        .routes(routes!(stops::pause))
+        .routes(routes!(stops::resume))
+        .routes(routes!(stops::inject))
+        .routes(routes!(changes::list))
+        .routes(routes!(upkeep::statistics))
+        .routes(routes!(upkeep::prune));
+    let (router, mut description) =
+        OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api).split_for_parts();
+    // The router's word for "the rest of the address" is none of the description's.
+    let paths = std::mem::take(&mut description.paths.paths);
+    description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
+    name_operations(&mut description);
+    let document = serde_json::to_value(&description).unwrap_or_default();
+    let page = docs::page(&document);
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let text = document.to_string();
+    let router = router
+        .route("/api/v1/openapi.json", get(move || async move { (json, text.clone()) }))
+        .route("/api/v1/docs", get(move || async move { (docs::HEADERS, page.clone()) }))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .fallback(|| async { Problem::unknown("page", "at this address") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "usage", "this address cannot be asked so")
+        });
+    (router, description)
+}
+
+/// Gives every operation a name of its own, made of its method and address.
+fn name_operations(description: &mut Description) {
+    for (path, item) in &mut description.paths.paths {
+        let words = path.trim_start_matches("/api/v1/").split(|c: char| !c.is_ascii_alphanumeric());
+        let name = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_");
+        for (method, operation) in [
+            ("get", &mut item.get),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ] {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{name}"));
+            }
+        }
+    }
+}
+
+/// Says in the description that everything needs the token.
+struct NeedsToken;
+
+impl Modify for NeedsToken {
+    fn modify(&self, description: &mut Description) {
+        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        description.components.get_or_insert_default().add_security_scheme("token", bearer);
+    }
+}
+
+/// Whether the store answers.
+async fn ready(axum::extract::State(work): axum::extract::State<Work>) -> Result<&'static str, Problem> {
+    work.run(|engine| {
+        engine.store.epoch()?;
+        Ok("ready\n")
+    })
+    .await
+}

@@ -1,0 +1,185 @@
+//! Agreeing to plans, and what comes of it.
+
+use axum::extract::State;
+use serde_json::json;
+use stepback_engine::rewind::Report;
+use stepback_engine::{Engine, Workspace};
+use stepback_model::ids::OpId;
+use stepback_model::plan::LeftAlone;
+use stepback_model::record::{Action, Operation};
+use stepback_worktree::apply::Outcome;
+
+use super::plans::{agree, look};
+use crate::documents::OperationDocument;
+use crate::documents::files::LeftAloneDocument;
+use crate::documents::plans::{AppliedDocument, OutcomeDocument, PlanDocument, UndoDocument};
+use crate::extract::{Json, Path, Query};
+use crate::page::{self, Page, Paging};
+use crate::plans::Kind;
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// A plan to go back, as it was shown.
+#[utoipa::path(get, path = "/rewind-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
+pub async fn rewind_plan(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<PlanDocument>, Problem> {
+    look(work, Kind::Rewind, id).await
+}
+
+/// Goes back, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+#[utoipa::path(post, path = "/rewind-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub async fn rewind(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<AppliedDocument>, Problem> {
+    agree(work, Kind::Rewind, id).await
+}
+
+/// A plan to take something back, as it was shown.
+#[utoipa::path(get, path = "/undo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
+pub async fn undo_plan(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<PlanDocument>, Problem> {
+    look(work, Kind::Undo, id).await
+}
+
+/// Takes something back, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+#[utoipa::path(post, path = "/undo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub async fn undo(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<AppliedDocument>, Problem> {
+    agree(work, Kind::Undo, id).await
+}
+
+/// A plan to bring something back, as it was shown.
+#[utoipa::path(get, path = "/redo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
+pub async fn redo_plan(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<PlanDocument>, Problem> {
+    look(work, Kind::Redo, id).await
+}
+
+/// Brings something back, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+#[utoipa::path(post, path = "/redo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub async fn redo(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<AppliedDocument>, Problem> {
+    agree(work, Kind::Redo, id).await
+}
+
+/// A plan to stand on another branch, as it was shown.
+#[utoipa::path(get, path = "/switch-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
+pub async fn switch_plan(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<PlanDocument>, Problem> {
+    look(work, Kind::Switch, id).await
+}
+
+/// Stands on another branch, if the plan is still what would happen; otherwise nothing is done, and the problem holds the new plan.
+#[utoipa::path(post, path = "/switch-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
+    responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
+pub async fn switch(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<AppliedDocument>, Problem> {
+    agree(work, Kind::Switch, id).await
+}
+
+/// What stepback itself did in a workspace, newest first.
+#[utoipa::path(get, path = "/workspaces/{workspace}/operations", tag = "plans",
+    params(("workspace" = String, Path, description = "The workspace"), Paging),
+    responses((status = 200, body = Page<OperationDocument>), (status = "default", body = Problem)))]
+pub async fn operations(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Page<OperationDocument>>, Problem> {
+    let limit = paging.limit()?;
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        let about = ("operations", workspace.record.id.to_string());
+        let before = paging.position(&about)?;
+        let mut all = workspace.operations()?;
+        all.retain(|operation| before.is_none_or(|before| operation.number < before));
+        all.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
+        let number = |operation: &Operation| operation.number;
+        Ok(Json(page::page(all, limit, &about, number, OperationDocument::of)))
+    })
+    .await
+}
+
+/// What was done to files.
+pub(super) fn applied(
+    engine: &Engine<'_>,
+    workspace: &Workspace<'_>,
+    report: &Report,
+) -> Result<AppliedDocument, Problem> {
+    let mut left = report.left_alone.clone();
+    let mut items = Vec::with_capacity(report.outcomes.len());
+    for (change, outcome) in &report.outcomes {
+        let reason = match outcome {
+            Outcome::Done => None,
+            Outcome::LeftAlone(reason) => {
+                left.push(LeftAlone::conflict(change.path.clone(), reason.clone()));
+                Some(reason.clone())
+            }
+        };
+        items.push(OutcomeDocument {
+            path: change.path.display().into_owned(),
+            action: change.verb().to_owned(),
+            done: reason.is_none(),
+            reason,
+        });
+    }
+    Ok(AppliedDocument {
+        operation: OperationDocument::stored(engine, &report.operation)?,
+        before: Some(report.before),
+        after: Some(report.after),
+        items,
+        partial: left.iter().any(LeftAlone::is_conflict),
+        left_alone: left.iter().map(LeftAloneDocument::of).collect(),
+        undo: way_back(workspace, &report.operation),
+    })
+}
+
+/// What was done to the log alone: `operation` was taken back or brought back.
+pub(super) fn reversed(workspace: &Workspace<'_>, operation: OpId) -> Result<AppliedDocument, Problem> {
+    let about = |other: &&Operation| matches!(&other.action, Action::Undo { op, .. } | Action::Redo { op, .. } if *op == operation);
+    let operations = workspace.operations()?;
+    let done = operations.iter().find(about);
+    let done = done.ok_or_else(|| Problem::internal("what was done is not on record"))?;
+    Ok(AppliedDocument {
+        operation: OperationDocument::of(done),
+        before: None,
+        after: None,
+        items: Vec::new(),
+        left_alone: Vec::new(),
+        partial: false,
+        undo: way_back(workspace, done),
+    })
+}
+
+/// How to take an operation back: an undo is taken back by a redo, everything else by an undo.
+fn way_back(workspace: &Workspace<'_>, operation: &Operation) -> UndoDocument {
+    let (plans, body) = match &operation.action {
+        Action::Undo { .. } => ("redo-plans", json!({})),
+        Action::Redo { op, .. } => ("undo-plans", json!({ "operation": op })),
+        _ => ("undo-plans", json!({ "operation": operation.id })),
+    };
+    let href = format!("/api/v1/workspaces/{}/{plans}", workspace.record.id);
+    UndoDocument { method: "POST".to_owned(), href, body }
+}

@@ -1,0 +1,208 @@
+//! Named lines of steps, and two runs side by side.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use stepback_engine::compare::{self, Side};
+use stepback_engine::reruns::{Fate, Rerun};
+use stepback_engine::{Engine, Workspace};
+use utoipa::{IntoParams, ToSchema};
+
+use super::points::resolved;
+use crate::documents::OperationDocument;
+use crate::documents::branches::BranchDocument;
+use crate::documents::files::ChangeDocument;
+use crate::extract::{Json, Path, Query, percent_encoded};
+use crate::page::Page;
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// The beginning of a session's id must have so many characters, so that `12` stays a step.
+const ENOUGH: usize = 4;
+
+/// A branch to be made.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewBranch {
+    /// Its name: letters, digits, and `-_./+`.
+    pub name: String,
+    /// The point it begins at; where the workspace stands if none is given.
+    pub from: Option<String>,
+}
+
+/// Another name.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rename {
+    /// It.
+    pub name: String,
+}
+
+/// All branches of a workspace by name, then reruns that have not come to one yet.
+#[utoipa::path(get, path = "/workspaces/{workspace}/branches", tag = "branches",
+    params(("workspace" = String, Path, description = "The workspace")),
+    responses((status = 200, body = Page<BranchDocument>), (status = "default", body = Problem)))]
+pub async fn list(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<Page<BranchDocument>>, Problem> {
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        Ok(Json(Page { items: all(&workspace)?, next_cursor: None }))
+    })
+    .await
+}
+
+fn all(workspace: &Workspace<'_>) -> Result<Vec<BranchDocument>, Problem> {
+    let (branches, reruns) = (workspace.branches()?, workspace.reruns()?);
+    let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
+    let mut items: Vec<_> =
+        branches.iter().map(|branch| BranchDocument::of(branch, rerun(&branch.name))).collect();
+    // One whose branch is gone although it came to its end was forgotten.
+    let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
+    let came_to_one = |rerun: &&Rerun| rerun.session.is_some() || rerun.status == Fate::Completed;
+    let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !came_to_one(rerun));
+    items.extend(coming.map(BranchDocument::coming));
+    Ok(items)
+}
+
+/// The branch with this name.
+pub(super) fn known(workspace: &Workspace<'_>, name: &str) -> Result<BranchDocument, Problem> {
+    let found = all(workspace)?.into_iter().find(|branch| branch.name == name);
+    found.ok_or_else(|| Problem::unknown("branch", name))
+}
+
+/// Refuses a name that is taken.
+fn free(workspace: &Workspace<'_>, name: &str) -> Result<(), Problem> {
+    match workspace.branch_tip(name)? {
+        Some(_) => {
+            Err(Problem::new(StatusCode::CONFLICT, "refused", format!("there is a branch {name} already")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Makes a branch, without standing on it.
+#[utoipa::path(post, path = "/workspaces/{workspace}/branches", tag = "branches",
+    params(("workspace" = String, Path, description = "The workspace")), request_body = NewBranch,
+    responses((status = 201, body = BranchDocument), (status = "default", body = Problem)))]
+pub async fn create(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(new): Json<NewBranch>,
+) -> Result<Response, Problem> {
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        free(&workspace, &new.name)?;
+        let from = resolved(&workspace, new.from.as_deref().unwrap_or("@"))?;
+        workspace.create_branch(&new.name, &from)?;
+        let name = percent_encoded(new.name.as_bytes()).replace('/', "%2F");
+        let place = format!("/api/v1/workspaces/{}/branches/{name}", workspace.record.id);
+        let document = known(&workspace, &new.name)?;
+        Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
+    })
+    .await
+}
+
+/// One branch.
+#[utoipa::path(get, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
+    params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name; `/` is written as `%2F`")),
+    responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
+pub async fn get(
+    State(work): State<Work>,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Json<BranchDocument>, Problem> {
+    work.run(move |engine| Ok(Json(known(&work::workspace(engine, &id)?, &name)?))).await
+}
+
+/// Gives a branch another name. The present branch keeps its name.
+#[utoipa::path(patch, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
+    params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
+    request_body = Rename,
+    responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
+pub async fn rename(
+    State(work): State<Work>,
+    Path((id, name)): Path<(String, String)>,
+    Json(to): Json<Rename>,
+) -> Result<Json<BranchDocument>, Problem> {
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        known(&workspace, &name)?;
+        free(&workspace, &to.name)?;
+        workspace.rename_branch(&name, &to.name)?;
+        Ok(Json(known(&workspace, &to.name)?))
+    })
+    .await
+}
+
+/// Forgets a branch. Its steps stay.
+#[utoipa::path(delete, path = "/workspaces/{workspace}/branches/{branch}", tag = "branches",
+    params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
+    responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
+pub async fn delete(
+    State(work): State<Work>,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Json<OperationDocument>, Problem> {
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        known(&workspace, &name)?;
+        let operation = workspace.delete_branch(&name)?;
+        Ok(Json(OperationDocument::stored(engine, &operation)?))
+    })
+    .await
+}
+
+/// What is compared: branches, sessions (`session:ID`) or points.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Sides {
+    /// One side.
+    pub a: String,
+    /// The other side.
+    pub b: String,
+    /// The workspace whose branches and points are meant. Sessions are found without it.
+    pub workspace: Option<String>,
+}
+
+/// Two runs side by side: where they part, what each did, and how they end. The document is that of `stepback compare --json`.
+#[utoipa::path(get, path = "/compare", tag = "branches", params(Sides),
+    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+pub async fn compared(State(work): State<Work>, Query(sides): Query<Sides>) -> Result<Json<Value>, Problem> {
+    work.run(move |engine| {
+        let workspace = sides.workspace.as_ref().map(|id| work::workspace(engine, id)).transpose()?;
+        let a = side(engine, workspace.as_ref(), &sides.a)?;
+        let b = side(engine, workspace.as_ref(), &sides.b)?;
+        let found = compare::compare(engine.store, &a, &b)?;
+        let mut document = json!(found);
+        // Changes look as everywhere else.
+        if let Some(changes) = &found.ends.files {
+            document["files"] = json!(changes.iter().map(ChangeDocument::of).collect::<Vec<_>>());
+        }
+        Ok(Json(document))
+    })
+    .await
+}
+
+fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> Result<Side, Problem> {
+    if let Some(named) = text.strip_prefix("session:") {
+        let (workspace, session) = work::session(engine, named)?;
+        return Ok(Side::of_session(&workspace, &session)?);
+    }
+    let name = text.strip_prefix("branch:").unwrap_or(text);
+    if let Some(workspace) = workspace
+        && let Some(tip) = workspace.branch_tip(name)?
+    {
+        return Ok(Side::of_branch(workspace, name, &tip)?);
+    }
+    let may_be_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']);
+    if may_be_id && let Ok((workspace, session)) = work::session(engine, text) {
+        return Ok(Side::of_session(&workspace, &session)?);
+    }
+    let Some(workspace) = workspace else {
+        return Err(Problem::unknown("session", text)
+            .hint("for a branch or a point, say in which workspace: &workspace=ID"));
+    };
+    Ok(Side::of_point(workspace, &resolved(workspace, text)?)?)
+}

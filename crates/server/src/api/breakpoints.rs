@@ -1,0 +1,205 @@
+//! When live agents stop.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use stepback_engine::Engine;
+use stepback_engine::control::{Breakpoint, Control, On};
+use utoipa::ToSchema;
+
+use crate::documents::control::BreakpointDocument;
+use crate::extract::{Json, Path};
+use crate::page::Page;
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Most breakpoints of a workspace: every call of an agent is held against all of them.
+const MOST: usize = 1000;
+/// Longest text in one, in bytes.
+const LONGEST: usize = 10_000;
+
+/// What to wait for.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case", tag = "on")]
+pub enum Wait {
+    /// A call of a tool; `*` is any.
+    Tool {
+        /// Its name; letter case does not matter.
+        name: String,
+    },
+    /// A model turn.
+    Iteration {
+        /// Which.
+        number: u64,
+    },
+    /// An input that matches a regular expression.
+    Pattern {
+        /// The expression.
+        pattern: String,
+    },
+    /// Something went wrong.
+    Error,
+    /// A call that names a path.
+    Path {
+        /// Which paths.
+        glob: String,
+    },
+    /// The session has cost so much.
+    Cost {
+        /// In dollars.
+        usd: f64,
+    },
+}
+
+/// A breakpoint to be added.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+pub struct NewBreakpoint {
+    /// What it waits for.
+    #[serde(flatten)]
+    pub wait: Wait,
+    /// The input must match this regular expression as well.
+    pub condition: Option<String>,
+    /// Stop from this hit on; earlier ones are only counted.
+    pub from_hit: Option<u64>,
+    /// Only record it, and stop nobody.
+    #[serde(default)]
+    pub log: bool,
+}
+
+/// Whether a breakpoint is in force from now on.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Whether it is.
+    pub enabled: bool,
+}
+
+/// How many are gone.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub struct RemovedDocument {
+    /// So many.
+    pub removed: u64,
+}
+
+fn control(engine: &Engine<'_>, id: &str) -> Result<Control, Problem> {
+    Ok(work::workspace(engine, id)?.control()?)
+}
+
+fn unknown(id: u64) -> Problem {
+    Problem::unknown("breakpoint", &id.to_string())
+}
+
+/// The breakpoints of a workspace, newest first.
+#[utoipa::path(get, path = "/workspaces/{workspace}/breakpoints", tag = "control",
+    params(("workspace" = String, Path, description = "The workspace")),
+    responses((status = 200, body = Page<BreakpointDocument>), (status = "default", body = Problem)))]
+pub async fn list(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<Page<BreakpointDocument>>, Problem> {
+    work.run(move |engine| {
+        let all = control(engine, &id)?.breakpoints()?;
+        let items = all.items.iter().rev().map(BreakpointDocument::of).collect();
+        Ok(Json(Page { items, next_cursor: None }))
+    })
+    .await
+}
+
+/// Adds a breakpoint.
+#[utoipa::path(post, path = "/workspaces/{workspace}/breakpoints", tag = "control",
+    params(("workspace" = String, Path, description = "The workspace")), request_body = NewBreakpoint,
+    responses((status = 201, body = BreakpointDocument), (status = "default", body = Problem)))]
+pub async fn add(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(new): Json<NewBreakpoint>,
+) -> Result<(StatusCode, Json<BreakpointDocument>), Problem> {
+    let on = match new.wait {
+        Wait::Tool { name } => On::Tool { name },
+        Wait::Iteration { number } => On::Iteration { number },
+        Wait::Pattern { pattern } => On::Pattern { pattern },
+        Wait::Error => On::Error,
+        Wait::Path { glob } => On::Path { glob },
+        Wait::Cost { usd } => On::Cost { usd },
+    };
+    let (condition, from_hit, log) = (new.condition, new.from_hit, new.log);
+    let probe = Breakpoint { id: 0, on, condition, enabled: true, hits: 0, from_hit, log };
+    let texts = match &probe.on {
+        On::Tool { name: text } | On::Pattern { pattern: text } | On::Path { glob: text } => text.len(),
+        On::Iteration { .. } | On::Error | On::Cost { .. } => 0,
+    };
+    if texts.max(probe.condition.as_ref().map_or(0, String::len)) > LONGEST {
+        return Err(Problem::usage(format!("a text in a breakpoint is not longer than {LONGEST} bytes")));
+    }
+    probe.check().map_err(|what| Problem::usage(format!("the breakpoint cannot be used: {what}")))?;
+    work.run(move |engine| {
+        let added = control(engine, &id)?.change_breakpoints(|all| {
+            if all.items.len() >= MOST {
+                return None;
+            }
+            let id = all.add(probe.on.clone(), probe.condition.clone(), probe.from_hit, probe.log);
+            Some(Breakpoint { id, ..probe })
+        })?;
+        let added = added.ok_or_else(|| Problem::usage(format!("there are {MOST} breakpoints already")))?;
+        Ok((StatusCode::CREATED, Json(BreakpointDocument::of(&added))))
+    })
+    .await
+}
+
+/// Removes all breakpoints.
+#[utoipa::path(delete, path = "/workspaces/{workspace}/breakpoints", tag = "control",
+    params(("workspace" = String, Path, description = "The workspace")),
+    responses((status = 200, body = RemovedDocument), (status = "default", body = Problem)))]
+pub async fn clear(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<RemovedDocument>, Problem> {
+    work.run(move |engine| {
+        let removed = control(engine, &id)?.change_breakpoints(|all| std::mem::take(&mut all.items).len())?;
+        Ok(Json(RemovedDocument { removed: removed as u64 }))
+    })
+    .await
+}
+
+/// Puts a breakpoint in force, or out of it.
+#[utoipa::path(patch, path = "/workspaces/{workspace}/breakpoints/{breakpoint}", tag = "control",
+    params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
+    request_body = Switch,
+    responses((status = 200, body = BreakpointDocument), (status = "default", body = Problem)))]
+pub async fn switch(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+    Json(to): Json<Switch>,
+) -> Result<Json<BreakpointDocument>, Problem> {
+    work.run(move |engine| {
+        let switched = control(engine, &id)?.change_breakpoints(|all| {
+            let found = all.items.iter_mut().find(|item| item.id == number)?;
+            found.enabled = to.enabled;
+            Some(found.clone())
+        })?;
+        Ok(Json(BreakpointDocument::of(&switched.ok_or_else(|| unknown(number))?)))
+    })
+    .await
+}
+
+/// Removes a breakpoint.
+#[utoipa::path(delete, path = "/workspaces/{workspace}/breakpoints/{breakpoint}", tag = "control",
+    params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
+    responses((status = 200, body = RemovedDocument), (status = "default", body = Problem)))]
+pub async fn remove(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+) -> Result<Json<RemovedDocument>, Problem> {
+    work.run(move |engine| {
+        let removed = control(engine, &id)?.change_breakpoints(|all| {
+            let before = all.items.len();
+            all.items.retain(|item| item.id != number);
+            before - all.items.len()
+        })?;
+        match removed {
+            0 => Err(unknown(number)),
+            removed => Ok(Json(RemovedDocument { removed: removed as u64 })),
+        }
+    })
+    .await
+}

@@ -1,0 +1,135 @@
+//! The numbered list of changes, with who made each.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use stepback_engine::authorship::{Author, Who};
+use stepback_engine::changes::Numbered;
+use stepback_engine::path_filter::PathFilter;
+use stepback_model::time::Timestamp;
+use utoipa::{IntoParams, ToSchema};
+
+use super::points::resolved;
+use crate::documents::files::ChangeDocument;
+use crate::extract::{Json, Path, Query, relative};
+use crate::page::{self, Page, Paging};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Which changes.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Wanted {
+    /// Only those after this point.
+    pub since: Option<String>,
+    /// Only those of this session.
+    pub session: Option<String>,
+    /// Only those of this path and what is below it; a glob.
+    pub path: Option<String>,
+    /// Those as well that were taken back, or that a new list has left out.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// A call that made a change, or may have.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AuthorDocument {
+    /// The session.
+    pub session: String,
+    /// The step at which the call began.
+    pub call_step: String,
+    /// The tool.
+    pub tool: Option<String>,
+    /// The step of the prompt that was being worked on.
+    pub prompt_step: Option<String>,
+}
+
+impl AuthorDocument {
+    fn of(author: &Author) -> Self {
+        Self {
+            session: author.session.to_string(),
+            call_step: author.step.to_string(),
+            tool: author.tool.clone(),
+            prompt_step: author.prompt.map(|prompt| prompt.to_string()),
+        }
+    }
+}
+
+/// A change with its number.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct NumberedDocument {
+    /// The number that a rewind takes.
+    pub number: u64,
+    /// What changed.
+    #[serde(flatten)]
+    pub change: ChangeDocument,
+    /// When it was first seen.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The step that first saw it; none if none has yet.
+    pub step: Option<String>,
+    /// The number of that step.
+    pub step_number: Option<u64>,
+    /// Whether a rewind took it back.
+    pub taken_back: bool,
+    /// Who made it: nobody known if it is empty, one of several if there are several.
+    pub authors: Vec<AuthorDocument>,
+}
+
+impl NumberedDocument {
+    fn of(numbered: &Numbered) -> Self {
+        let authors = match &numbered.who {
+            Who::Somebody => Vec::new(),
+            Who::Call(author) => vec![AuthorDocument::of(author)],
+            Who::OneOf(authors) => authors.iter().map(AuthorDocument::of).collect(),
+        };
+        Self {
+            number: numbered.number as u64,
+            change: ChangeDocument::of(&numbered.change),
+            at: numbered.at,
+            step: numbered.step.map(|(id, _)| id.to_string()),
+            step_number: numbered.step.map(|(_, number)| number),
+            taken_back: numbered.taken_back,
+            authors,
+        }
+    }
+}
+
+/// What changed on the present line of a workspace, newest first.
+#[utoipa::path(get, path = "/workspaces/{workspace}/changes", tag = "plans",
+    params(("workspace" = String, Path, description = "The workspace"), Wanted, Paging),
+    responses((status = 200, body = Page<NumberedDocument>), (status = "default", body = Problem)))]
+pub async fn list(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Page<NumberedDocument>>, Problem> {
+    let limit = paging.limit()?;
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        let about = ("changes", workspace.record.id.to_string(), format!("{wanted:?}"));
+        let before = paging.position(&about)?;
+        let paths: Vec<String> = wanted.path.iter().cloned().collect();
+        paths.iter().try_for_each(|path| relative(path.trim_end_matches('/')).map(drop))?;
+        let filter = PathFilter::new(&paths)?;
+        let session = wanted.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
+        let since = wanted.since.as_ref().map(|point| resolved(&workspace, point)).transpose()?;
+        let since = since.map(|stored| workspace.kept_base(&stored)).transpose()?;
+        let cleared = workspace.session.info.cleared.unwrap_or(0);
+        // Keeps a prune from freeing what is being read.
+        let _lock = workspace.lock_shared()?;
+        let mut listed = workspace.numbered_changes(since.as_ref())?;
+        listed.retain(|numbered| {
+            before.is_none_or(|before| (numbered.number as u64) < before)
+                && filter.matches(&numbered.change.path)
+                && session.as_ref().is_none_or(|session| numbered.who.is_session(session.id))
+                && (wanted.all
+                    || (!numbered.taken_back && numbered.step.is_none_or(|(_, number)| number > cleared)))
+        });
+        listed.reverse();
+        listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
+        let number = |numbered: &Numbered| numbered.number as u64;
+        Ok(Json(page::page(listed, limit, &about, number, NumberedDocument::of)))
+    })
+    .await
+}

@@ -1,0 +1,223 @@
+//! States that were kept, and what is said about them.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::{Deserialize, Deserializer, Serialize};
+use stepback_engine::checkpoint::checked;
+use stepback_engine::{Engine, Workspace};
+use stepback_model::ids::StepId;
+use stepback_model::record::{Annotation, Trigger};
+use stepback_store::port::StoredCheckpoint;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::documents::files::LeftAloneDocument;
+use crate::documents::{OperationDocument, StepDocument};
+use crate::extract::{Json, Path, Query};
+use crate::page::{self, Page, Paging};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Most tags of a checkpoint.
+const MOST_TAGS: usize = 100;
+
+/// Which checkpoints.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Wanted {
+    /// Only those with this tag.
+    pub tag: Option<String>,
+    /// Only those whose label, note or summary holds this text.
+    pub find: Option<String>,
+    /// Only those that somebody asked for (`manual`), or that stepback made by itself (`automatic`).
+    pub trigger: Option<String>,
+}
+
+/// What is said about a new checkpoint.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCheckpoint {
+    /// A short name that points can use.
+    pub label: Option<String>,
+    /// Free text.
+    pub note: Option<String>,
+    /// Tags.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// What is said about a checkpoint from now on. What is not given stays; `null` takes it away.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Annotate {
+    /// A short name that points can use.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    pub label: Option<Option<String>>,
+    /// Free text.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    pub note: Option<Option<String>>,
+    /// All tags.
+    pub tags: Option<Vec<String>>,
+}
+
+/// Tells `null` apart from nothing.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// A new checkpoint.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct CreatedDocument {
+    /// It.
+    #[serde(flatten)]
+    pub checkpoint: StepDocument,
+    /// Files that were read because they are new or changed.
+    pub files_read: u64,
+    /// Paths that could not be covered.
+    pub not_covered: Vec<LeftAloneDocument>,
+}
+
+/// A checkpoint, and what was done to it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AnnotatedDocument {
+    /// The checkpoint as it is now.
+    #[serde(flatten)]
+    pub checkpoint: StepDocument,
+    /// What was done, for taking it back.
+    pub operation: OperationDocument,
+}
+
+fn annotation(label: Option<String>, note: Option<String>, tags: Vec<String>) -> Result<Annotation, Problem> {
+    if tags.len() > MOST_TAGS {
+        return Err(Problem::usage(format!("a checkpoint has at most {MOST_TAGS} tags")));
+    }
+    Ok(checked(Annotation { label, note, tags })?)
+}
+
+/// The checkpoints of a workspace, newest first, without deleted and pruned ones.
+#[utoipa::path(get, path = "/workspaces/{workspace}/checkpoints", tag = "checkpoints",
+    params(("workspace" = String, Path, description = "The workspace"), Wanted, Paging),
+    responses((status = 200, body = Page<StepDocument>), (status = "default", body = Problem)))]
+pub async fn list(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Page<StepDocument>>, Problem> {
+    let limit = paging.limit()?;
+    let trigger = wanted.trigger.as_deref().map(|text| {
+        Trigger::parse(text).ok_or_else(|| {
+            Problem::usage("there is no such trigger").hint("they are manual, automatic, scheduled")
+        })
+    });
+    let trigger = trigger.transpose()?;
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        let about = ("checkpoints", workspace.record.id.to_string(), format!("{wanted:?}"));
+        let before = paging.position(&about)?;
+        let text = wanted.find.as_ref().map(|text| text.to_lowercase());
+        let mut listed = workspace.checkpoints()?;
+        listed.retain(|stored| {
+            let (step, said) = (&stored.checkpoint.step, &stored.checkpoint.annotation);
+            let mut texts =
+                [Some(&step.summary), said.label.as_ref(), said.note.as_ref()].into_iter().flatten();
+            before.is_none_or(|before| step.number < before)
+                && trigger.is_none_or(|trigger| stored.checkpoint.trigger == Some(trigger))
+                && wanted.tag.as_ref().is_none_or(|tag| said.tags.contains(tag))
+                && text.as_ref().is_none_or(|text| texts.any(|other| other.to_lowercase().contains(text)))
+        });
+        listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
+        let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
+        Ok(Json(page::page(listed, limit, &about, number, StepDocument::of)))
+    })
+    .await
+}
+
+/// Keeps the workspace as it is now.
+#[utoipa::path(post, path = "/workspaces/{workspace}/checkpoints", tag = "checkpoints",
+    params(("workspace" = String, Path, description = "The workspace")), request_body = NewCheckpoint,
+    responses((status = 201, body = CreatedDocument), (status = "default", body = Problem)))]
+pub async fn create(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(new): Json<NewCheckpoint>,
+) -> Result<impl IntoResponse, Problem> {
+    let annotation = annotation(new.label, new.note, new.tags)?;
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
+        let place = format!("/api/v1/checkpoints/{}", created.stored.checkpoint.step.id);
+        let document = CreatedDocument {
+            checkpoint: StepDocument::of(&created.stored),
+            files_read: created.hashed,
+            not_covered: created.troubles.iter().map(LeftAloneDocument::of).collect(),
+        };
+        Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)))
+    })
+    .await
+}
+
+/// One checkpoint, or any other step, by its id.
+#[utoipa::path(get, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
+    params(("checkpoint" = String, Path, description = "Its id")),
+    responses((status = 200, body = StepDocument), (status = "default", body = Problem)))]
+pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<StepDocument>, Problem> {
+    work.run(move |engine| Ok(Json(StepDocument::of(&found(engine, &id)?.1)))).await
+}
+
+/// Changes what is said about a checkpoint.
+#[utoipa::path(patch, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
+    params(("checkpoint" = String, Path, description = "Its id")), request_body = Annotate,
+    responses((status = 200, body = AnnotatedDocument), (status = "default", body = Problem)))]
+pub async fn annotate(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(said): Json<Annotate>,
+) -> Result<Json<AnnotatedDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, stored) = found(engine, &id)?;
+        let before = stored.checkpoint.annotation.clone();
+        let after = annotation(
+            said.label.unwrap_or(before.label),
+            said.note.unwrap_or(before.note),
+            said.tags.unwrap_or(before.tags),
+        )?;
+        let operation = workspace.annotate(&stored, after)?;
+        let (_, stored) = found(engine, &id)?;
+        let operation = OperationDocument::stored(engine, &operation)?;
+        Ok(Json(AnnotatedDocument { checkpoint: StepDocument::of(&stored), operation }))
+    })
+    .await
+}
+
+/// Hides a checkpoint. Its bytes stay until a prune, and so long it can come back.
+#[utoipa::path(delete, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
+    params(("checkpoint" = String, Path, description = "Its id")),
+    responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
+pub async fn delete(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<OperationDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, stored) = found(engine, &id)?;
+        let operation = workspace.delete_checkpoint(&stored)?;
+        Ok(Json(OperationDocument::stored(engine, &operation)?))
+    })
+    .await
+}
+
+/// A step that is not hidden, and its workspace.
+pub(super) fn found<'e>(
+    engine: &'e Engine<'_>,
+    id: &str,
+) -> Result<(Workspace<'e>, StoredCheckpoint), Problem> {
+    let unknown = || Problem::unknown("checkpoint", id);
+    let stored = engine.store.step(StepId::from_hex(id).ok_or_else(unknown)?)?.ok_or_else(unknown)?;
+    if stored.checkpoint.hidden_by.is_some() {
+        return Err(unknown().hint("it was deleted or pruned; undo brings it back"));
+    }
+    let session = engine.store.session(stored.checkpoint.step.session)?.ok_or_else(unknown)?;
+    Ok((work::opened(engine, session.workspace)?, stored))
+}

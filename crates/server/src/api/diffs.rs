@@ -1,0 +1,133 @@
+//! What differs between two checkpoints, or between one and now.
+
+use axum::extract::State;
+use serde::Deserialize;
+use stepback_engine::path_filter::PathFilter;
+use stepback_engine::{Workspace, diff};
+use stepback_model::change::Change;
+use stepback_model::state::State as Moment;
+use stepback_model::tree::{Content, Node};
+use stepback_store::port::StoredCheckpoint;
+use utoipa::IntoParams;
+
+use super::checkpoints::found;
+use crate::documents::StepDocument;
+use crate::documents::files::{ChangeDocument, ChangedFileDocument, DiffDocument};
+use crate::extract::{Json, Path, Query, relative};
+use crate::page::{self, Paging};
+use crate::problem::Problem;
+use crate::unified::{self, unified};
+use crate::work::Work;
+
+/// Most bytes of changed lines in one answer.
+const MOST_TEXT: usize = 4 << 20;
+
+/// What is wanted of a difference.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Wanted {
+    /// The changed lines of text files as well.
+    #[serde(default)]
+    pub text: bool,
+    /// Only this path and what is below it; a glob.
+    pub path: Option<String>,
+}
+
+/// What changed between a checkpoint and now.
+#[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff", tag = "checkpoints",
+    params(("checkpoint" = String, Path, description = "Its id"), Wanted, Paging),
+    responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
+pub async fn with_now(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<DiffDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, stored) = found(engine, &id)?;
+        let before = workspace.state_of(&stored)?;
+        let now = workspace.look()?.state;
+        document(&workspace, &stored, None, (&before, &now), &wanted, &paging)
+    })
+    .await
+}
+
+/// What differs between two checkpoints.
+#[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff/{other}", tag = "checkpoints",
+    params(("checkpoint" = String, Path, description = "The id of one"), ("other" = String, Path, description = "The id of the other"), Wanted, Paging),
+    responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
+pub async fn between(
+    State(work): State<Work>,
+    Path((id, other)): Path<(String, String)>,
+    Query(wanted): Query<Wanted>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<DiffDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, from) = found(engine, &id)?;
+        let (elsewhere, to) = found(engine, &other)?;
+        let (before, after) = (workspace.state_of(&from)?, elsewhere.state_of(&to)?);
+        document(&workspace, &from, Some(&to), (&before, &after), &wanted, &paging)
+    })
+    .await
+}
+
+fn document(
+    workspace: &Workspace<'_>,
+    from: &StoredCheckpoint,
+    to: Option<&StoredCheckpoint>,
+    (before, after): (&Moment, &Moment),
+    wanted: &Wanted,
+    paging: &Paging,
+) -> Result<Json<DiffDocument>, Problem> {
+    let limit = paging.limit()?;
+    let name = |stored: &StoredCheckpoint| stored.checkpoint.step.id.to_string();
+    let about = ("diff", name(from), to.map(name), format!("{wanted:?}"));
+    let skip = paging.position(&about)?.unwrap_or(0);
+    let paths: Vec<String> = wanted.path.iter().cloned().collect();
+    paths.iter().try_for_each(|path| relative(path.as_bytes()).map(drop))?;
+    let filter = PathFilter::new(&paths)?;
+    // Keeps a prune from freeing what is being read.
+    let _lock = workspace.lock_shared()?;
+    let mut changes = diff::visible(workspace.store(), before, after)?;
+    changes.retain(|change| {
+        filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
+    });
+    let places = (1_u64..).zip(changes).filter(|(place, _)| *place > skip);
+    let most = usize::try_from(limit + 1).unwrap_or(usize::MAX);
+    let rows: Vec<(u64, Change)> = places.take(most).collect();
+    let shown = page::page(rows, limit, &about, |(place, _)| *place, |(_, change)| change.clone());
+    let mut left = MOST_TEXT;
+    let mut items = Vec::with_capacity(shown.items.len());
+    for change in &shown.items {
+        let text = match wanted.text && left > 0 {
+            true => lines(workspace, change)?.filter(|text| text.len() <= left),
+            false => None,
+        };
+        left -= text.as_ref().map_or(0, String::len);
+        items.push(ChangedFileDocument { change: ChangeDocument::of(change), text });
+    }
+    Ok(Json(DiffDocument {
+        from: StepDocument::of(from),
+        to: to.map(StepDocument::of),
+        items,
+        next_cursor: shown.next_cursor,
+    }))
+}
+
+/// The changed lines of a text file that is not too large.
+fn lines(workspace: &Workspace<'_>, change: &Change) -> Result<Option<String>, Problem> {
+    let side = |node: &Option<Node>| -> Result<Option<Vec<u8>>, Problem> {
+        match node {
+            None => Ok(Some(Vec::new())),
+            Some(node @ Node::File { size, content: Content::Whole(_) | Content::Chunked(_), .. })
+                if *size <= unified::LARGEST as u64 =>
+            {
+                Ok(Some(workspace.read_node(node)?))
+            }
+            Some(_) => Ok(None),
+        }
+    };
+    let (before, after) = (side(&change.before)?, side(&change.after)?);
+    let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
+    Ok(unified(&change.path.display(), &before, &after))
+}

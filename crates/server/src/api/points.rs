@@ -1,0 +1,40 @@
+//! Points: any way to name a moment, resolved to the step it names.
+
+use axum::extract::State;
+use stepback_engine::Workspace;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::documents::StepDocument;
+use crate::extract::{Json, Path};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Longest point that is looked at, in bytes.
+const LONGEST: usize = 1000;
+
+/// The step that a point names: `#12`, `@-1`, `error`, `15 minutes ago`, a label, …
+#[utoipa::path(get, path = "/workspaces/{workspace}/points/{point}", tag = "steps",
+    params(
+        ("workspace" = String, Path, description = "The workspace"),
+        ("point" = String, Path, description = "The point; `#` is written as `%23`, `/` as `%2F`"),
+    ),
+    responses((status = 200, body = StepDocument), (status = "default", body = Problem)))]
+pub async fn get(
+    State(work): State<Work>,
+    Path((id, point)): Path<(String, String)>,
+) -> Result<Json<StepDocument>, Problem> {
+    work.run(move |engine| {
+        let workspace = work::workspace(engine, &id)?;
+        Ok(Json(StepDocument::of(&resolved(&workspace, &point)?)))
+    })
+    .await
+}
+
+/// The step that a point names, seen from now.
+pub fn resolved(workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Problem> {
+    if point.len() > LONGEST {
+        return Err(Problem::usage(format!("a point is not longer than {LONGEST} bytes")));
+    }
+    let now = workspace.engine.env.now();
+    Ok(workspace.resolve(point, now, &jiff::tz::TimeZone::system)?)
+}

@@ -1,0 +1,315 @@
+//! What was true at a step: files, conversation, memory, tasks, environment.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::Value;
+use stepback_engine::{Engine, Workspace, diff};
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::path::RelPath;
+use stepback_model::record::Session;
+use stepback_model::state::{GitState, State as Moment};
+use stepback_model::tree::{Content, Node, Tree};
+use stepback_model::{conversation, json};
+use stepback_store::port::StoredCheckpoint;
+use utoipa::IntoParams;
+
+use super::steps::numbered;
+use crate::documents::StepDocument;
+use crate::documents::files::{FileDocument, RepositoryDocument, SlotsDocument, StateDocument};
+use crate::documents::timeline::MessageDocument;
+use crate::extract::{Json, Path, Query, percent_decoded, relative};
+use crate::page::{self, Page, Paging};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Largest file that is sent in one piece.
+const LARGEST: u64 = 256 << 20;
+
+/// Which files.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Below {
+    /// Only this path and what is below it.
+    pub path: Option<String>,
+}
+
+fn moment<'e>(
+    engine: &'e Engine<'_>,
+    id: &str,
+    number: u64,
+) -> Result<(Workspace<'e>, Session, StoredCheckpoint), Problem> {
+    let (workspace, session) = work::session(engine, id)?;
+    let stored = numbered(engine, &workspace, &session, number)?;
+    Ok((workspace, session, stored))
+}
+
+/// The state of a step with the files of the step it grew from; without files if nobody had looked at them yet.
+fn known(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Moment, Problem> {
+    match workspace.state_of(stored) {
+        Ok(state) => Ok(state),
+        Err(stepback_engine::EngineError::NoFiles { .. }) => {
+            Ok(Moment::load(workspace.store(), stored.checkpoint.step.state)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What was true at a step: which parts are known, where git stood, and the files.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state", tag = "state",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Below, Paging),
+    responses((status = 200, body = StateDocument), (status = "default", body = Problem)))]
+pub async fn get(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+    Query(below): Query<Below>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<StateDocument>, Problem> {
+    let limit = paging.limit()?;
+    work.run(move |engine| {
+        let (workspace, _, stored) = moment(engine, &id, number)?;
+        let about = ("state", stored.checkpoint.step.id.to_string(), below.path.clone());
+        let after = paging.position(&about)?.unwrap_or(0);
+        // Keeps a prune from freeing what is being read.
+        let _lock = workspace.lock_shared()?;
+        let state = known(&workspace, &stored)?;
+        let git = state.git.map(|hash| GitState::load(engine.store, hash)).transpose()?.unwrap_or_default();
+        let mut listing = Listing { engine, after, most: limit + 1, count: 0, found: Vec::new() };
+        if let Some(files) = state.files {
+            match below.path.as_deref().map(|path| path.trim_end_matches('/')).filter(|path| !path.is_empty())
+            {
+                None => listing.below(RelPath::root(), files)?,
+                Some(path) => {
+                    let path = relative(path)?;
+                    let node = diff::lookup(engine.store, files, &path)?;
+                    let node = node.ok_or_else(|| Problem::unknown("path", &path.display()))?;
+                    listing.add(&path, &node);
+                    if let Node::Dir { tree, .. } = node {
+                        listing.below(path, tree)?;
+                    }
+                }
+            }
+        }
+        let place = |(place, _): &(u64, FileDocument)| *place;
+        let shown = page::page(listing.found, limit, &about, place, |(_, file)| file.clone());
+        Ok(Json(StateDocument {
+            step: StepDocument::of(&stored),
+            slots: SlotsDocument::of(&state),
+            git: git.repositories.iter().map(RepositoryDocument::of).collect(),
+            items: shown.items,
+            next_cursor: shown.next_cursor,
+        }))
+    })
+    .await
+}
+
+/// Goes through a tree until a page is full.
+struct Listing<'e> {
+    engine: &'e Engine<'e>,
+    after: u64,
+    most: u64,
+    count: u64,
+    found: Vec<(u64, FileDocument)>,
+}
+
+impl Listing<'_> {
+    /// Whether the page is full.
+    fn is_full(&self) -> bool {
+        self.found.len() as u64 >= self.most
+    }
+
+    fn add(&mut self, path: &RelPath, node: &Node) {
+        self.count += 1;
+        if self.count > self.after {
+            self.found.push((self.count, FileDocument::of(path, node)));
+        }
+    }
+
+    /// Everything below a directory. Trees may be deeper than a stack is.
+    fn below(&mut self, path: RelPath, tree: Hash) -> Result<(), Problem> {
+        let mut open = vec![(path, Tree::load(self.engine.store, tree)?.into_entries().into_iter())];
+        while let Some((above, entries)) = open.last_mut() {
+            if self.is_full() {
+                break;
+            }
+            let Some(entry) = entries.next() else {
+                open.pop();
+                continue;
+            };
+            let path = above.join(&entry.name);
+            self.add(&path, &entry.node);
+            if let Node::Dir { tree, .. } = entry.node {
+                open.push((path, Tree::load(self.engine.store, tree)?.into_entries().into_iter()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The content of a file as it was at a step, or where a link pointed.
+///
+/// The name is the `address` of a listing: bytes that are no letters, digits or `-_.~/` are written as `%XX`.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/files/{*path}", tag = "state",
+    params(
+        ("session" = String, Path, description = "The session"),
+        ("number" = u64, Path, description = "The step"),
+        ("path" = String, Path, description = "The file; its name may hold `/`"),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what is known already"),
+    ),
+    responses(
+        (status = 200, description = "The bytes", content_type = "application/octet-stream"),
+        (status = 304, description = "It is what is known already"),
+        (status = "default", body = Problem)
+    ))]
+pub async fn file(State(work): State<Work>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+    // A name need not be UTF-8, so the address is taken apart here.
+    let wrong = || Problem::unknown("page", "at this address");
+    let (_, rest) = uri.path().split_once("/sessions/").ok_or_else(wrong)?;
+    let (session, rest) = rest.split_once("/steps/").ok_or_else(wrong)?;
+    let (number, name) = rest.split_once("/state/files/").ok_or_else(wrong)?;
+    let number: u64 = number.parse().map_err(|_| Problem::usage("a step is a number"))?;
+    let session = String::from_utf8(percent_decoded(session)?);
+    let session = session.map_err(|_| Problem::usage("the session is not UTF-8"))?;
+    let path = relative(percent_decoded(name)?)?;
+    let known_tags: Vec<String> = (headers.get_all(header::IF_NONE_MATCH).iter())
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .map(|tag| tag.trim().trim_start_matches("W/").to_owned())
+        .collect();
+    work.run(move |engine| {
+        let (workspace, _, stored) = moment(engine, &session, number)?;
+        let _lock = workspace.lock_shared()?;
+        let state = workspace.state_of(&stored)?;
+        let node = match state.files {
+            Some(files) => diff::lookup(engine.store, files, &path)?,
+            None => None,
+        };
+        let node = node.ok_or_else(|| Problem::unknown("file", &path.display()))?;
+        let hash = match &node {
+            Node::File { content: Content::Whole(hash) | Content::Chunked(hash), .. } => *hash,
+            Node::Symlink { target } => Hash::of(ObjectKind::Blob, target),
+            Node::File { content: Content::Vaulted, .. } | Node::Skipped { .. } => {
+                return Err(Problem::unknown("content of", &path.display()).hint("it is not stored"));
+            }
+            Node::Dir { .. } => {
+                return Err(Problem::unknown("file", &path.display())
+                    .hint("it is a directory; ask for …/state?path= to list it"));
+            }
+        };
+        let tag = format!("\"{hash}\"");
+        let fixed = [
+            (header::ETAG, tag.clone()),
+            (header::CACHE_CONTROL, "private, max-age=31536000, immutable".to_owned()),
+            // What is in a file is somebody else's, and must never run as a page of ours.
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+            (header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox".to_owned()),
+        ];
+        if known_tags.iter().any(|known| *known == tag || known == "*") {
+            return Ok((StatusCode::NOT_MODIFIED, fixed).into_response());
+        }
+        if matches!(&node, Node::File { size, .. } if *size > LARGEST) {
+            return Err(Problem::usage("the file is too large to be sent in one piece")
+                .hint("\"stepback cat POINT PATH\" writes it out"));
+        }
+        let bytes = workspace.read_node(&node)?;
+        let is_text = !bytes.contains(&0) && std::str::from_utf8(&bytes).is_ok();
+        let kind = if is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
+        Ok((fixed, [(header::CONTENT_TYPE, kind)], bytes).into_response())
+    })
+    .await
+}
+
+/// What had been said by a step, oldest first.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/conversation", tag = "state",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Paging),
+    responses((status = 200, body = Page<MessageDocument>), (status = "default", body = Problem)))]
+pub async fn conversation(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Page<MessageDocument>>, Problem> {
+    let limit = paging.limit()?;
+    work.run(move |engine| {
+        let (workspace, session, stored) = moment(engine, &id, number)?;
+        let about = ("conversation", stored.checkpoint.step.id.to_string());
+        let after = paging.position(&about)?.unwrap_or(0);
+        let _lock = workspace.lock_shared()?;
+        let state = known(&workspace, &stored)?;
+        let lines = conversation::texts(engine.store, state.conversation)?;
+        let mut messages = messages(&session.agent, &lines);
+        messages.retain(|message| message.number > after);
+        messages.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
+        Ok(Json(page::page(messages, limit, &about, |message| message.number, MessageDocument::clone)))
+    })
+    .await
+}
+
+fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
+    let read = match stepback_agents::Agent::parse(agent) {
+        Some(agent) => Some(stepback_agents::transcript::messages(agent, lines)),
+        None if agent == stepback_builtin::NAME => Some(stepback_builtin::messages(lines)),
+        None => None,
+    };
+    match read {
+        Some(read) => (1..)
+            .zip(&read)
+            .map(|(number, message)| {
+                let text = message.text();
+                let message = serde_json::to_value(message).unwrap_or_default();
+                let role = message.get("role").and_then(Value::as_str).map(str::to_owned);
+                MessageDocument { number, role, text, message }
+            })
+            .collect(),
+        None => (1..)
+            .zip(lines)
+            .map(|(number, line)| {
+                let message = serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.clone()));
+                MessageDocument { number, role: None, text: line.clone(), message }
+            })
+            .collect(),
+    }
+}
+
+/// What the agent remembered at a step.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/memory", tag = "state",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
+    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+pub async fn memory(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
+    slot(state, path, |state| state.memory).await
+}
+
+/// The task list at a step.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/task", tag = "state",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
+    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+pub async fn task(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
+    slot(state, path, |state| state.task).await
+}
+
+/// The environment at a step.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/env", tag = "state",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
+    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+pub async fn env(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
+    slot(state, path, |state| state.env).await
+}
+
+/// A part of a state that is a JSON value; `null` if it was never seen.
+async fn slot(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+    part: fn(&Moment) -> Option<Hash>,
+) -> Result<Json<Value>, Problem> {
+    work.run(move |engine| {
+        let (workspace, _, stored) = moment(engine, &id, number)?;
+        let _lock = workspace.lock_shared()?;
+        let value = match part(&known(&workspace, &stored)?) {
+            Some(hash) => json::load(engine.store, hash)
+                .map_err(|error| Problem::internal(format!("it cannot be read: {error}")))?,
+            None => Value::Null,
+        };
+        Ok(Json(value))
+    })
+    .await
+}

@@ -1,0 +1,190 @@
+//! What happened in a session, and moving through it.
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::Value;
+use stepback_engine::{Engine, Workspace};
+use stepback_model::json;
+use stepback_model::record::{Session, StepKind};
+use stepback_store::port::{Query as Steps, StoredCheckpoint};
+use utoipa::IntoParams;
+
+use crate::documents::{StepDetailDocument, StepDocument};
+use crate::extract::{Json, Path, Query};
+use crate::page::{self, Page, Paging};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Which steps.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Wanted {
+    /// Only of these kinds, separated by commas.
+    pub kind: Option<String>,
+    /// Only those about this tool or model.
+    pub tool: Option<String>,
+    /// Only those that went wrong, or did not.
+    pub failed: Option<bool>,
+    /// Only those of this model turn.
+    pub iteration: Option<u64>,
+    /// Oldest first instead of newest first.
+    #[serde(default)]
+    pub oldest_first: bool,
+}
+
+fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
+    let words = text.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            StepKind::parse(word).ok_or_else(|| {
+                let all: Vec<&str> = StepKind::ALL.iter().map(|kind| kind.as_str()).collect();
+                Problem::usage("there is no such kind of step")
+                    .hint(format!("the kinds are {}", all.join(", ")))
+            })
+        })
+        .collect()
+}
+
+/// The steps of a session.
+#[utoipa::path(get, path = "/sessions/{session}/steps", tag = "steps",
+    params(("session" = String, Path, description = "The session"), Wanted, Paging),
+    responses((status = 200, body = Page<StepDocument>), (status = "default", body = Problem)))]
+pub async fn list(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Page<StepDocument>>, Problem> {
+    let limit = paging.limit()?;
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let about = ("steps", session.id.to_string(), format!("{wanted:?}"));
+        let at = paging.position(&about)?;
+        let query = Steps {
+            session: Some(session.id),
+            kinds: kinds(wanted.kind.as_deref())?,
+            tool: wanted.tool.clone(),
+            failed: wanted.failed,
+            iteration: wanted.iteration,
+            oldest_first: wanted.oldest_first,
+            after: at.filter(|_| wanted.oldest_first),
+            before: at.filter(|_| !wanted.oldest_first),
+            limit: Some(limit + 1),
+            ..Steps::default()
+        };
+        let steps = engine.store.steps(workspace.record.id, &query)?;
+        let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
+        Ok(Json(page::page(steps, limit, &about, number, StepDocument::of)))
+    })
+    .await
+}
+
+/// One step with everything that is known of it.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}", tag = "steps",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
+    responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
+pub async fn get(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+) -> Result<Json<StepDetailDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let stored = numbered(engine, &workspace, &session, number)?;
+        Ok(Json(detailed(engine, &stored)?))
+    })
+    .await
+}
+
+/// Where to go from a step.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Direction {
+    /// To the nearest of these kinds, separated by commas.
+    pub kind: Option<String>,
+    /// To the nearest that went wrong.
+    #[serde(default)]
+    pub error: bool,
+}
+
+/// The step after this one: the very next, the next of a kind, or the next that went wrong.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/next", tag = "steps",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
+    responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
+pub async fn next(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+    Query(direction): Query<Direction>,
+) -> Result<Json<StepDetailDocument>, Problem> {
+    beside(work, id, number, direction, true).await
+}
+
+/// The step before this one: the very one before, the last of a kind, or the last that went wrong.
+#[utoipa::path(get, path = "/sessions/{session}/steps/{number}/previous", tag = "steps",
+    params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
+    responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
+pub async fn previous(
+    State(work): State<Work>,
+    Path((id, number)): Path<(String, u64)>,
+    Query(direction): Query<Direction>,
+) -> Result<Json<StepDetailDocument>, Problem> {
+    beside(work, id, number, direction, false).await
+}
+
+async fn beside(
+    work: Work,
+    id: String,
+    number: u64,
+    direction: Direction,
+    onwards: bool,
+) -> Result<Json<StepDetailDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let query = Steps {
+            session: Some(session.id),
+            kinds: kinds(direction.kind.as_deref())?,
+            failed: direction.error.then_some(true),
+            oldest_first: onwards,
+            after: onwards.then_some(number),
+            before: (!onwards).then_some(number),
+            limit: Some(1),
+            ..Steps::default()
+        };
+        let found = engine.store.steps(workspace.record.id, &query)?;
+        let side = if onwards { "after" } else { "before" };
+        let stored = found
+            .first()
+            .ok_or_else(|| Problem::unknown(&format!("such step {side}"), &format!("#{number}")))?;
+        Ok(Json(detailed(engine, stored)?))
+    })
+    .await
+}
+
+pub(super) fn numbered(
+    engine: &Engine<'_>,
+    workspace: &Workspace<'_>,
+    session: &Session,
+    number: u64,
+) -> Result<StoredCheckpoint, Problem> {
+    let stored = engine.store.step_numbered(workspace.record.id, number)?;
+    stored
+        .filter(|stored| stored.checkpoint.step.session == session.id)
+        .ok_or_else(|| Problem::unknown("step", &format!("#{number} in this session")))
+}
+
+fn detailed(engine: &Engine<'_>, stored: &StoredCheckpoint) -> Result<StepDetailDocument, Problem> {
+    let mut fields = match stored.checkpoint.step.facts.detail {
+        Some(hash) => match json::load(engine.store, hash) {
+            Ok(Value::Object(fields)) => fields,
+            Ok(_) => serde_json::Map::new(),
+            Err(error) => return Err(Problem::internal(format!("the step cannot be read: {error}"))),
+        },
+        None => serde_json::Map::new(),
+    };
+    Ok(StepDetailDocument {
+        step: StepDocument::of(stored),
+        input: fields.remove("input"),
+        output: fields.remove("output"),
+        error: fields.remove("error"),
+        metadata: fields.remove("metadata"),
+    })
+}

@@ -1,0 +1,188 @@
+//! Agents that wait, what they are told, and being told to wait.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stepback_engine::Engine;
+use stepback_engine::control::{Answer, Control, Stop};
+use utoipa::ToSchema;
+
+use crate::documents::control::StopDocument;
+use crate::extract::{Json, Path};
+use crate::page::Page;
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Longest text that an agent is told, in bytes.
+const LONGEST: usize = 64 << 10;
+
+/// What an agent that waits is told.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case", tag = "answer")]
+pub enum Say {
+    /// Go on.
+    Resume,
+    /// Go on, and stop again at the next call.
+    Step,
+    /// Do not run it.
+    Deny {
+        /// What the model is told.
+        reason: Option<String>,
+    },
+    /// Run it with another input.
+    Edit {
+        /// The whole input, an object.
+        #[schema(value_type = Object)]
+        input: Value,
+    },
+}
+
+/// A message.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessage {
+    /// What is said.
+    pub text: String,
+}
+
+/// What was done to a session.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ControlledDocument {
+    /// The session.
+    pub session: String,
+    /// Whether it stops at its next call.
+    pub paused: bool,
+    /// The stop that was answered.
+    pub answered: Option<StopDocument>,
+}
+
+/// All agents that wait in the store, by workspace.
+fn stops(engine: &Engine<'_>) -> Result<Vec<(String, Control, Stop)>, Problem> {
+    let Some(dir) = engine.store.local_dir() else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for workspace in engine.store.workspaces()? {
+        let id = workspace.id.to_string();
+        let place = dir.join("workspaces").join(&id);
+        for stop in Control::of(&place).stops()? {
+            found.push((id.clone(), Control::of(&place), stop));
+        }
+    }
+    found.sort_by_key(|(_, _, stop)| stop.at);
+    Ok(found)
+}
+
+/// Agents that wait, in every workspace, the longest waiting first.
+#[utoipa::path(get, path = "/stops", tag = "control",
+    responses((status = 200, body = Page<StopDocument>), (status = "default", body = Problem)))]
+pub async fn list(State(work): State<Work>) -> Result<Json<Page<StopDocument>>, Problem> {
+    work.run(|engine| {
+        let items = stops(engine)?.iter().map(|(id, _, stop)| StopDocument::of(id, stop)).collect();
+        Ok(Json(Page { items, next_cursor: None }))
+    })
+    .await
+}
+
+/// Answers an agent that waits.
+#[utoipa::path(post, path = "/stops/{stop}/answer", tag = "control",
+    params(("stop" = String, Path, description = "Its id")), request_body = Say,
+    responses((status = 200, body = StopDocument), (status = "default", body = Problem)))]
+pub async fn answer(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(say): Json<Say>,
+) -> Result<Json<StopDocument>, Problem> {
+    let again = matches!(say, Say::Step);
+    let answer = match say {
+        Say::Resume | Say::Step => Answer::Resume,
+        Say::Deny { reason } => {
+            let reason = reason.unwrap_or_else(|| "The user refused this call.".to_owned());
+            Answer::Deny { reason: sayable(reason)? }
+        }
+        Say::Edit { input } if input.is_object() => Answer::Edit { input },
+        Say::Edit { .. } => return Err(Problem::usage("the input of a call is a JSON object")),
+    };
+    work.run(move |engine| {
+        let found = stops(engine)?.into_iter().find(|(_, _, stop)| stop.id == id);
+        let (workspace, control, stop) = found.ok_or_else(|| Problem::unknown("stop", &id))?;
+        if again {
+            control.pause(Some(stop.session))?;
+        }
+        control.answer(&stop, &answer)?;
+        Ok(Json(StopDocument::of(&workspace, &stop)))
+    })
+    .await
+}
+
+fn sayable(text: String) -> Result<String, Problem> {
+    match text.len() {
+        _ if text.trim().is_empty() => Err(Problem::usage("there is nothing to say")),
+        length if length > LONGEST => Err(Problem::usage(format!("it is longer than {LONGEST} bytes"))),
+        _ => Ok(text),
+    }
+}
+
+/// Stops a session at its next call.
+#[utoipa::path(post, path = "/sessions/{session}/pause", tag = "control",
+    params(("session" = String, Path, description = "The session")),
+    responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
+pub async fn pause(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<ControlledDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        workspace.control()?.pause(Some(session.id))?;
+        Ok(Json(ControlledDocument { session: session.id.to_string(), paused: true, answered: None }))
+    })
+    .await
+}
+
+/// Lets a session run again, and answers it if it waits.
+#[utoipa::path(post, path = "/sessions/{session}/resume", tag = "control",
+    params(("session" = String, Path, description = "The session")),
+    responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
+pub async fn resume(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<ControlledDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let control = workspace.control()?;
+        let was_paused = control.unpause(Some(session.id))?;
+        let stop = control.stops()?.into_iter().find(|stop| stop.session == session.id);
+        if let Some(stop) = &stop {
+            control.answer(stop, &Answer::Resume)?;
+        } else if was_paused {
+            control.disarm_if_empty();
+        } else {
+            return Err(Problem::unknown("stop", "of this session, and it is not paused"));
+        }
+        let here = workspace.record.id.to_string();
+        Ok(Json(ControlledDocument {
+            session: session.id.to_string(),
+            paused: false,
+            answered: stop.map(|stop| StopDocument::of(&here, &stop)),
+        }))
+    })
+    .await
+}
+
+/// Leaves a message that a session hears with its next call.
+#[utoipa::path(post, path = "/sessions/{session}/inject", tag = "control",
+    params(("session" = String, Path, description = "The session")), request_body = NewMessage,
+    responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
+pub async fn inject(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(message): Json<NewMessage>,
+) -> Result<Json<ControlledDocument>, Problem> {
+    let text = sayable(message.text)?;
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let control = workspace.control()?;
+        control.say(session.id, &text)?;
+        let paused = control.is_paused(session.id);
+        Ok(Json(ControlledDocument { session: session.id.to_string(), paused, answered: None }))
+    })
+    .await
+}

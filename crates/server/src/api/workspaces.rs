@@ -1,0 +1,32 @@
+//! Directory trees that agents work in.
+
+use axum::extract::State;
+
+use crate::documents::WorkspaceDocument;
+use crate::extract::{Json, Path};
+use crate::page::Page;
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// All workspaces of the store, oldest first.
+#[utoipa::path(get, path = "/workspaces", tag = "workspaces", responses(
+    (status = 200, body = Page<WorkspaceDocument>), (status = "default", body = Problem)
+))]
+pub async fn list(State(work): State<Work>) -> Result<Json<Page<WorkspaceDocument>>, Problem> {
+    work.run(|engine| {
+        let items = engine.store.workspaces()?.iter().map(WorkspaceDocument::of).collect();
+        Ok(Json(Page { items, next_cursor: None }))
+    })
+    .await
+}
+
+/// One workspace, by its id or the beginning of it.
+#[utoipa::path(get, path = "/workspaces/{workspace}", tag = "workspaces",
+    params(("workspace" = String, Path, description = "Its id, or the beginning of it")),
+    responses((status = 200, body = WorkspaceDocument), (status = "default", body = Problem)))]
+pub async fn get(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<WorkspaceDocument>, Problem> {
+    work.run(move |engine| Ok(Json(WorkspaceDocument::of(&work::workspace(engine, &id)?.record)))).await
+}

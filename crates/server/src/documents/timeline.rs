@@ -1,0 +1,128 @@
+//! A session at a glance, and step by step.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use stepback_engine::timeline::Summary;
+use stepback_model::time::Timestamp;
+use utoipa::ToSchema;
+
+use crate::documents::StepDocument;
+
+/// What a session is about, at a glance.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SummaryDocument {
+    /// How many steps there are.
+    pub steps: u64,
+    /// The number of the first one.
+    pub first: Option<u64>,
+    /// The number of the last one.
+    pub last: Option<u64>,
+    /// When the first one was made.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When the last one was made.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+    /// The time between them, in microseconds.
+    pub duration_us: u64,
+    /// The highest model turn.
+    pub iterations: u64,
+    /// How many went wrong.
+    pub errors: u64,
+    /// How many have files of their own.
+    pub checkpoints: u64,
+    /// How many there are of each kind.
+    pub kinds: BTreeMap<String, u64>,
+    /// How often each tool was called.
+    pub tools: BTreeMap<String, u64>,
+}
+
+impl SummaryDocument {
+    /// Of a summary, and the number of checkpoints in it.
+    pub fn of(summary: &Summary, checkpoints: u64) -> Self {
+        Self {
+            steps: summary.steps,
+            first: summary.numbers.map(|(first, _)| first),
+            last: summary.numbers.map(|(_, last)| last),
+            started_at: summary.times.map(|(first, _)| first),
+            ended_at: summary.times.map(|(_, last)| last),
+            duration_us: summary.duration_us,
+            iterations: summary.iterations,
+            errors: summary.errors,
+            checkpoints,
+            kinds: summary.kinds.iter().map(|(kind, count)| (kind.as_str().to_owned(), *count)).collect(),
+            tools: summary.tools.clone(),
+        }
+    }
+}
+
+/// Steps that belong side by side: those of the agent itself, or of one of its sub-agents.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct LaneDocument {
+    /// The sub-agent; none for the agent itself.
+    pub worker: Option<String>,
+    /// How many steps it has.
+    pub steps: u64,
+    /// How many of them went wrong.
+    pub errors: u64,
+}
+
+/// A branch that begins or stands at a step.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TipDocument {
+    /// Its name.
+    pub name: String,
+    /// The number of its newest step.
+    pub number: u64,
+    /// Whether the workspace stands on it.
+    pub present: bool,
+}
+
+/// A step with its place on the timeline.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TimelineStepDocument {
+    /// The step.
+    #[serde(flatten)]
+    pub step: StepDocument,
+    /// Which of the lanes it is on, counted from 0.
+    pub lane: u64,
+    /// Microseconds since the first step of the session.
+    pub since_start_us: u64,
+    /// Whether a rewind has left it behind.
+    pub rolled_back: bool,
+    /// Branches whose newest step it is.
+    pub branches: Vec<String>,
+}
+
+/// A session as something one can go through.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TimelineDocument {
+    /// The session.
+    pub session: String,
+    /// What all of it is about, whatever page this is.
+    pub summary: SummaryDocument,
+    /// The lanes.
+    pub lanes: Vec<LaneDocument>,
+    /// The branches of the workspace.
+    pub branches: Vec<TipDocument>,
+    /// Steps, oldest first.
+    pub items: Vec<TimelineStepDocument>,
+    /// Where the next page begins; none after the last.
+    pub next_cursor: Option<String>,
+}
+
+/// Something that was said.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct MessageDocument {
+    /// Counts from 1.
+    pub number: u64,
+    /// `user`, `assistant`, `tool` or `system`; none if nobody knows how this agent writes.
+    pub role: Option<String>,
+    /// What was said, as text.
+    pub text: String,
+    /// All of it: parts, model, times; or the line as the agent wrote it.
+    #[schema(value_type = Object)]
+    pub message: Value,
+}

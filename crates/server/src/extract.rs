@@ -1,0 +1,144 @@
+//! What is taken out of a request. What does not fit is a [`Problem`] like every other, and never the framework's own words.
+
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use stepback_model::path::RelPath;
+
+use crate::problem::Problem;
+
+/// A JSON body.
+#[derive(Clone, Copy, Debug)]
+pub struct Json<T>(pub T);
+
+/// The part of the address behind `?`.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<T>(pub T);
+
+/// The named parts of the address.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        match axum::Json::<T>::from_request(request, state).await {
+            Ok(axum::Json(value)) => Ok(Self(value)),
+            Err(rejection) => Err(of_body(&rejection)),
+        }
+    }
+}
+
+fn of_body(rejection: &JsonRejection) -> Problem {
+    let detail = rejection.body_text();
+    match rejection {
+        JsonRejection::MissingJsonContentType(_) => {
+            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "the body is not said to be JSON")
+                .hint("send \"Content-Type: application/json\"")
+        }
+        _ if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", "the body is too large")
+        }
+        _ => Problem::usage(detail),
+    }
+}
+
+impl<T: Serialize> axum::response::IntoResponse for Json<T> {
+    fn into_response(self) -> axum::response::Response {
+        axum::Json(self.0).into_response()
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match axum::extract::Query::<T>::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(value)) => Ok(Self(value)),
+            Err(rejection) => Err(of_query(&rejection)),
+        }
+    }
+}
+
+fn of_query(rejection: &QueryRejection) -> Problem {
+    Problem::usage(rejection.body_text())
+}
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match axum::extract::Path::<T>::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(value)) => Ok(Self(value)),
+            Err(rejection) => Err(of_path(&rejection)),
+        }
+    }
+}
+
+fn of_path(rejection: &PathRejection) -> Problem {
+    match rejection.status() {
+        // A route without the part that its handler asks for is a bug of ours.
+        StatusCode::INTERNAL_SERVER_ERROR => Problem::internal(rejection.body_text()),
+        _ => Problem::usage(rejection.body_text()),
+    }
+}
+
+/// A path inside a workspace, as somebody wrote it.
+pub fn relative(bytes: impl Into<Vec<u8>>) -> Result<RelPath, Problem> {
+    let bytes = bytes.into();
+    let shown = stepback_model::path::display_bytes(&bytes).chars().take(200).collect::<String>();
+    RelPath::parse(bytes).map_err(|error| {
+        Problem::usage(format!("{shown}: {error}")).hint("name a path inside the workspace, with /")
+    })
+}
+
+/// The bytes that a part of an address stands for. Names of files are bytes, and need not be UTF-8.
+pub fn percent_decoded(text: &str) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let byte = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.ok_or_else(|| Problem::usage("after % two hex digits must follow"))?);
+        rest = rest.get(2..).unwrap_or_default();
+    }
+    Ok(bytes)
+}
+
+/// Bytes as a part of an address, with `/` as it is.
+pub fn percent_encoded(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                text.push(char::from(*byte));
+            }
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_survives_an_address() {
+        let all: Vec<u8> = (1..=255).collect();
+        assert_eq!(percent_decoded(&percent_encoded(&all)).unwrap(), all);
+        for wrong in ["%", "a%2", "%zz", "%+1", "%é"] {
+            assert!(percent_decoded(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The changed lines of a text file as a unified diff, for who wants to look and not to patch.
+
+use similar::{Algorithm, DiffTag, capture_diff_slices, group_diff_ops};
+
+/// Largest file whose lines are compared, in bytes.
+pub const LARGEST: usize = 512 << 10;
+/// Most lines that are compared.
+const MOST_LINES: usize = 20_000;
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// What differs between two contents; `None` if they are no text or too long.
+pub fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
+    let (before, after) = (text(before)?, text(after)?);
+    let old: Vec<&str> = before.split_inclusive('\n').collect();
+    let new: Vec<&str> = after.split_inclusive('\n').collect();
+    if old.len() > MOST_LINES || new.len() > MOST_LINES {
+        return None;
+    }
+    let ops = capture_diff_slices(Algorithm::Myers, &old, &new);
+    let mut out = format!("--- a/{path}\n+++ b/{path}\n");
+    for group in group_diff_ops(ops, CONTEXT) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
+        let range = |start: usize, end: usize| match end - start {
+            0 => format!("{start},0"),
+            count => format!("{},{count}", start + 1),
+        };
+        out.push_str(&format!(
+            "@@ -{} +{} @@\n",
+            range(first.old_range().start, last.old_range().end),
+            range(first.new_range().start, last.new_range().end)
+        ));
+        for op in &group {
+            let (removed, added) = (old.get(op.old_range()), new.get(op.new_range()));
+            match op.tag() {
+                DiffTag::Equal => lines(&mut out, ' ', removed),
+                DiffTag::Delete => lines(&mut out, '-', removed),
+                DiffTag::Insert => lines(&mut out, '+', added),
+                DiffTag::Replace => {
+                    lines(&mut out, '-', removed);
+                    lines(&mut out, '+', added);
+                }
+            }
+        }
+    }
+    Some(out)
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    if bytes.len() > LARGEST || bytes.contains(&0) {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok()
+}
+
+fn lines(out: &mut String, mark: char, lines: Option<&[&str]>) {
+    for line in lines.unwrap_or_default() {
+        out.push(mark);
+        out.push_str(line);
+        if !line.ends_with('\n') {
+            out.push_str("\n\\ No newline at end of file\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_are_shown_with_what_is_around_them() {
+        let before = b"1\n2\n3\n4\n5\n6\n7\n8\n9";
+        let after = b"1\n2\n3\n4\nfive\n6\n7\n8\n9";
+        assert_eq!(
+            unified("f", before, after).unwrap(),
+            "--- a/f\n+++ b/f\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"
+        );
+        assert_eq!(
+            unified("f", b"", b"new").unwrap(),
+            "--- a/f\n+++ b/f\n@@ -0,0 +1,1 @@\n+new\n\\ No newline at end of file\n"
+        );
+        assert_eq!(unified("f", b"\0", b"x"), None);
+        assert_eq!(unified("f", b"\xff", b"x"), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Who may ask, and what is said to those who ask wrongly.
+
+use crate::support::Place;
+
+#[test]
+fn nobody_is_answered_without_the_token_or_under_a_foreign_name() {
+    let place = Place::new();
+    place.checkpoint("one");
+    assert_eq!(place.send_bare("GET", "/healthz", "", b"").status, 200);
+    place.send_bare("GET", "/api/v1/workspaces", "", b"").problem(401);
+    place.send("GET", "/api/v1/workspaces", "origin: http://elsewhere.example\r\n", b"").problem(403);
+    place.get("/workspaces").with(200);
+}
+
+#[test]
+fn what_does_not_fit_is_a_problem_and_never_a_bug() {
+    let place = Place::new();
+    place.call("s", "c1", "file", "x", false);
+    place.get("/nothing/here").problem(404);
+    place.ask("DELETE", "/workspaces", None).problem(405);
+    place.get("/workspaces/zzzz").problem(404);
+    place.get("/sessions/%ff").problem(400);
+    place.get("/sessions?limit=-1").problem(400);
+    place.get("/sessions?limit=99999999999999999999999").problem(400);
+    place.get("/sessions?limit=0").problem(400);
+    place.get("/sessions?after=1.x").problem(400);
+    for number in ["x", "-1", "1.5", "99999999999999999999999999"] {
+        place.get(&format!("/sessions/s/steps/{number}")).problem(400);
+    }
+    place.get("/sessions/s/steps/18446744073709551615").problem(404);
+    place.get("/sessions/s/steps/18446744073709551615/next").problem(404);
+    place.get("/sessions/nobody/steps").problem(404);
+    place.get("/sessions/s/steps?kind=nonsense").problem(400);
+    let page = place.get("/sessions/s/steps?limit=1").with(200);
+    let cursor = page["next_cursor"].as_str().unwrap();
+    place.get(&format!("/sessions/s/steps?limit=1&after={cursor}")).with(200);
+    place.get(&format!("/sessions/s/steps?limit=1&failed=true&after={cursor}")).problem(400);
+    assert_eq!(place.get("/sessions/s/steps?limit=1").json()["items"].as_array().unwrap().len(), 1);
+}

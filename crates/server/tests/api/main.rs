@@ -1,0 +1,10 @@
+//! What a server answers, over a real socket, a real store and a real workspace.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "this is test code: a failure is a failed test")]
+
+mod basics;
+mod description;
+mod live;
+mod past;
+mod plans;
+mod support;

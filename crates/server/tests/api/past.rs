@@ -1,0 +1,238 @@
+//! What happened, and what was true then.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+fn items(page: &Value) -> &Vec<Value> {
+    page["items"].as_array().unwrap()
+}
+
+#[test]
+fn a_timeline_tells_what_a_session_did_and_what_was_left_behind() {
+    let place = Place::new();
+    place.checkpoint("before");
+    place.call("s", "c1", "one", "1", false);
+    place.call("s", "c2", "two", "2", true);
+    let timeline = place.get("/sessions/s/timeline").with(200);
+    let summary = &timeline["summary"];
+    assert_eq!((&summary["steps"], &summary["errors"]), (&json!(4), &json!(1)));
+    assert_eq!(summary["kinds"], json!({ "tool-start": 2, "tool-end": 2 }));
+    assert_eq!(summary["tools"], json!({ "Edit": 2 }));
+    assert!(summary["duration_us"].as_u64().unwrap() > 0);
+    assert_eq!(timeline["lanes"], json!([{ "worker": null, "steps": 4, "errors": 1 }]));
+    assert_eq!(timeline["branches"][0]["name"], "main");
+    assert!(items(&timeline).iter().all(|step| step["rolled_back"] == false));
+    assert_eq!(items(&timeline).last().unwrap()["branches"], json!(["main"]));
+    // Page by page it is the same.
+    let first = place.get("/sessions/s/timeline?limit=3").with(200);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let rest = place.get(&format!("/sessions/s/timeline?limit=3&after={cursor}")).with(200);
+    let pages: Vec<Value> = items(&first).iter().chain(items(&rest)).cloned().collect();
+    assert_eq!(&pages, items(&timeline));
+    assert_eq!(rest["next_cursor"], Value::Null);
+    // A rewind to before it leaves it behind.
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let target = place.engine().store.step_numbered(workspace.record.id, 1).unwrap();
+    let request = stepback_engine::rewind::Request { target, everything: true, ..Default::default() };
+    workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    let timeline = place.get("/sessions/s/timeline").with(200);
+    assert!(items(&timeline).iter().any(|step| step["rolled_back"] == true), "{timeline}");
+}
+
+#[test]
+fn the_files_of_a_step_are_listed_and_read_as_they_were_then() {
+    let place = Place::new();
+    place.write("src/deep/old.rs", "fn old() {}\n");
+    place.write("binary", "a\0b");
+    fs::write(place.root.join(OsStr::from_bytes(b"odd \xff%name")), "odd").unwrap();
+    std::os::unix::fs::symlink("src", place.root.join("link")).unwrap();
+    place.call("s", "c1", "README", "then\n", false);
+    let steps = place.get("/sessions/s/steps?kind=tool-end").with(200);
+    let number = steps["items"][0]["number"].as_u64().unwrap();
+    place.write("README", "now\n");
+    let at = format!("/sessions/s/steps/{number}/state");
+    let state = place.get(&at).with(200);
+    let paths: Vec<&str> = items(&state).iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["README", "binary", "link", "odd \\xff%name", "src", "src/deep", "src/deep/old.rs"]);
+    assert!(state["slots"]["files"].is_string());
+    assert_eq!(state["slots"]["memory"], Value::Null);
+    // The same in pages of one.
+    let mut paged = Vec::new();
+    let mut next = String::new();
+    loop {
+        let page = place.get(&format!("{at}?limit=1{next}")).with(200);
+        paged.extend(items(&page).iter().map(|file| file["path"].as_str().unwrap().to_owned()));
+        match page["next_cursor"].as_str() {
+            Some(cursor) => next = format!("&after={cursor}"),
+            None => break,
+        }
+    }
+    assert_eq!(paged, paths);
+    let below = place.get(&format!("{at}?path=src/deep")).with(200);
+    assert_eq!(items(&below).len(), 2);
+    place.get(&format!("{at}?path=nothing")).problem(404);
+    for wrong in ["..", "src/../..", "/etc", "a//b", "a%00b", "."] {
+        place.get(&format!("{at}?path={wrong}")).problem(400);
+    }
+    // Every listed file can be read by its address.
+    for file in items(&state).iter().filter(|file| file["type"] == "file") {
+        let reply = place.get(&format!("{at}/files/{}", file["address"].as_str().unwrap()));
+        assert_eq!(reply.status, 200, "{file}");
+        assert_eq!(reply.header("etag"), Some(format!("\"{}\"", file["hash"].as_str().unwrap()).as_str()));
+    }
+    let readme = place.get(&format!("{at}/files/README"));
+    assert_eq!(readme.body, b"then\n");
+    assert_eq!(readme.header("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(
+        place.get(&format!("{at}/files/binary")).header("content-type"),
+        Some("application/octet-stream")
+    );
+    assert_eq!(place.get(&format!("{at}/files/link")).body, b"src");
+    let tag = readme.header("etag").unwrap();
+    let target = format!("/api/v1{at}/files/README");
+    let again = place.send("GET", &target, &format!("if-none-match: \"x\", {tag}\r\n"), b"");
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    assert_eq!(place.send("GET", &target, "if-none-match: \"x\"\r\n", b"").status, 200);
+    for (wrong, status) in [
+        ("nothing", 404),
+        ("src", 404),
+        ("..", 400),
+        ("src/../../x", 400),
+        ("%zz", 400),
+        ("%00", 400),
+        ("a//b", 400),
+    ] {
+        place.get(&format!("{at}/files/{wrong}")).problem(status);
+    }
+    place.get("/sessions/s/steps/x/state/files/README").problem(400);
+    place.get("/sessions/%ff/steps/1/state/files/README").problem(400);
+    place.get("/sessions/s/steps/999/state/files/README").problem(404);
+    for part in ["memory", "task", "env"] {
+        assert_eq!(place.get(&format!("{at}/{part}")).with(200), Value::Null);
+    }
+    assert_eq!(items(&place.get(&format!("{at}/conversation")).with(200)).len(), 0);
+}
+
+#[test]
+fn a_point_names_a_step_or_says_why_not() {
+    let place = Place::new();
+    place.write("file", "1");
+    place.checkpoint("first one");
+    place.call("s", "c1", "file", "2", true);
+    let points = format!("/workspaces/{}/points", place.workspace());
+    let number = |point: &str| place.get(&format!("{points}/{point}")).with(200)["number"].clone();
+    assert_eq!(number("%231"), 1);
+    assert_eq!(number("first%20one"), 1);
+    assert_eq!(number("error:last"), 3);
+    assert_eq!(number("%40"), 3);
+    for (wrong, status) in [("%2399", 404), ("nonsense", 404), ("%ff", 400), ("%23%23", 404)] {
+        place.get(&format!("{points}/{wrong}")).problem(status);
+    }
+    place.get(&format!("{points}/{}", "x".repeat(5000))).problem(400);
+}
+
+#[test]
+fn checkpoints_are_made_described_compared_and_hidden() {
+    let place = Place::new();
+    place.write("file", "1\n2\n3\n");
+    place.checkpoint("begun");
+    let list = format!("/workspaces/{}/checkpoints", place.workspace());
+    let made = place.post(&list, &json!({ "label": "first", "note": "a note", "tags": ["t"] }));
+    let first = made.with(201);
+    let own = format!("/checkpoints/{}", first["id"].as_str().unwrap());
+    assert_eq!(made.header("location"), Some(format!("/api/v1{own}").as_str()));
+    place.write("file", "1\ntwo\n3\n");
+    place.write("new", "x");
+    let second = place.post(&list, &json!({})).with(201);
+    assert_eq!(second["files_read"], 2);
+    assert_eq!(items(&place.get(&format!("{list}?tag=t")).with(200)).len(), 1);
+    assert_eq!(items(&place.get(&format!("{list}?find=NOTE")).with(200)).len(), 1);
+    assert_eq!(items(&place.get(&format!("{list}?trigger=manual")).with(200)).len(), 3);
+    place.get(&format!("{list}?trigger=x")).problem(400);
+
+    let between = place.get(&format!("{own}/diff/{}?text=true", second["id"].as_str().unwrap())).with(200);
+    assert_eq!(items(&between).len(), 2);
+    assert_eq!(between["items"][0]["kind"], "modified");
+    assert_eq!(between["items"][0]["text"], "--- a/file\n+++ b/file\n@@ -1,3 +1,3 @@\n 1\n-2\n+two\n 3\n");
+    assert_eq!(between["items"][1]["kind"], "created");
+    fs::remove_file(place.root.join("new")).unwrap();
+    let now = place.get(&format!("{own}/diff")).with(200);
+    assert_eq!(items(&now).len(), 1);
+    assert_eq!((&now["to"], &now["items"][0].get("text")), (&Value::Null, &None));
+    assert_eq!(items(&place.get(&format!("{own}/diff?path=new")).with(200)).len(), 0);
+    place.get(&format!("{own}/diff?path=../x")).problem(400);
+    place.get(&format!("{own}/diff?text=maybe")).problem(400);
+    place.get(&format!("{own}/diff/nothing")).problem(404);
+
+    let changed = place.ask("PATCH", &own, Some(&json!({ "label": "renamed", "note": null }))).with(200);
+    assert_eq!(
+        (&changed["label"], &changed["note"], &changed["tags"]),
+        (&json!("renamed"), &Value::Null, &json!(["t"]))
+    );
+    assert_eq!(changed["operation"]["kind"], "checkpoint-annotate");
+    for wrong in [
+        json!({ "label": "" }),
+        json!({ "label": 1 }),
+        json!({ "tags": "t" }),
+        json!({ "other": 1 }),
+        json!([]),
+    ] {
+        place.ask("PATCH", &own, Some(&wrong)).problem(400);
+        place.post(&list, &wrong).problem(400);
+    }
+    place.post(&list, &json!({ "label": "x".repeat(1000) })).problem(400);
+    place.post(&list, &json!({ "tags": vec!["t"; 1000] })).problem(400);
+    assert_eq!(place.ask("DELETE", &own, None).with(200)["kind"], "checkpoint-delete");
+    place.get(&own).problem(404);
+    place.get("/checkpoints/zz").problem(404);
+}
+
+#[test]
+fn bodies_that_do_not_fit_are_refused() {
+    let place = Place::new();
+    place.checkpoint("one");
+    let target = format!("/api/v1/workspaces/{}/checkpoints", place.workspace());
+    let json = "content-type: application/json\r\n";
+    place.send("POST", &target, "", b"{}").problem(415);
+    place.send("POST", &target, json, b"").problem(400);
+    place.send("POST", &target, json, b"{").problem(400);
+    place.send("POST", &target, json, b"\xff").problem(400);
+    let deep = format!("{{\"tags\":{}1{}}}", "[".repeat(50_000), "]".repeat(50_000));
+    place.send("POST", &target, json, deep.as_bytes()).problem(400);
+    let large = format!("{{\"note\":\"{}\"}}", "x".repeat(9 << 20));
+    place.send("POST", &target, json, large.as_bytes()).problem(413);
+}
+
+#[test]
+fn what_had_been_said_by_a_step_is_read_in_the_words_of_all_agents() {
+    let place = Place::new();
+    let hello = r#"{"role":"user","content":"hello"}"#;
+    let answer = r#"{"role":"assistant","content":[{"type":"text","text":"good day"}]}"#;
+    place.said("stepback", "ours", &[hello]);
+    place.said("stepback", "ours", &[hello, answer]);
+    let steps = place.get("/sessions/ours/steps?oldest_first=true").with(200);
+    let at =
+        |step: usize| format!("/sessions/ours/steps/{}/state/conversation", steps["items"][step]["number"]);
+    assert_eq!(items(&place.get(&at(0)).with(200)).len(), 1, "what came later was not said yet");
+    let said = place.get(&at(1)).with(200);
+    let told = |message: &Value| (message["role"].clone(), message["text"].clone());
+    let messages: Vec<_> = items(&said).iter().map(told).collect();
+    assert_eq!(messages, [(json!("user"), json!("hello")), (json!("assistant"), json!("good day"))]);
+    let page = place.get(&format!("{}?limit=1", at(1))).with(200);
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let rest = place.get(&format!("{}?limit=1&after={cursor}", at(1))).with(200);
+    assert_eq!((&rest["items"][0]["number"], &rest["next_cursor"]), (&json!(2), &Value::Null));
+    place.get(&format!("{}?after={cursor}", at(0))).problem(400);
+    // An agent whose words nobody knows is shown as it wrote.
+    place.said("stranger", "theirs", &["not even JSON"]);
+    let steps = place.get("/sessions/theirs/steps").with(200);
+    let said =
+        place.get(&format!("/sessions/theirs/steps/{}/state/conversation", steps["items"][0]["number"]));
+    assert_eq!(said.with(200)["items"][0]["text"], "not even JSON");
+}

@@ -1,0 +1,186 @@
+//! Going back and forth: planned, agreed to, refused.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::Place;
+
+fn paths(document: &Value) -> Vec<String> {
+    let items = document["items"].as_array().unwrap();
+    items
+        .iter()
+        .map(|item| format!("{} {}", item["action"].as_str().unwrap(), item["path"].as_str().unwrap()))
+        .collect()
+}
+
+/// The part of an address behind `/api/v1`.
+fn below(address: &Value) -> &str {
+    address.as_str().unwrap().strip_prefix("/api/v1").unwrap()
+}
+
+#[test]
+fn a_rewind_is_shown_agreed_to_and_taken_back() {
+    let place = Place::new();
+    place.write("kept", "1");
+    place.write("gone", "1");
+    place.checkpoint("good");
+    place.write("kept", "2");
+    place.write("new", "2");
+    fs::remove_file(place.root.join("gone")).unwrap();
+    let here = format!("/workspaces/{}", place.workspace());
+    let ask = json!({ "point": "good", "everything": true });
+    let made = place.post(&format!("{here}/rewind-plans"), &ask);
+    let plan = made.with(201);
+    assert_eq!(paths(&plan), ["create gone", "restore kept", "delete new"]);
+    assert_eq!(plan["items"][1]["now"]["type"], "file");
+    assert_eq!(place.read("kept").unwrap(), "2", "planning changes nothing");
+    let own = made.header("location").unwrap().strip_prefix("/api/v1").unwrap();
+    assert_eq!(place.get(own).with(200), plan);
+    assert_eq!(
+        place.post(&format!("{here}/rewind-plans"), &ask).with(201),
+        plan,
+        "the same question, the same plan"
+    );
+    let done = place.ask("POST", below(&plan["apply"]), None).with(200);
+    assert_eq!((place.read("kept").unwrap(), place.read("new")), ("1".into(), None));
+    assert!(done["items"].as_array().unwrap().iter().all(|item| item["done"] == true));
+    assert_eq!((&done["partial"], &done["operation"]["kind"]), (&json!(false), &json!("rewind")));
+    assert!(done["operation"]["number"].as_u64().unwrap() > 0);
+    place.ask("POST", below(&plan["apply"]), None).problem(404);
+
+    let undo = place.post(below(&done["undo"]["href"]), &done["undo"]["body"]).with(201);
+    assert_eq!(paths(&undo), ["delete gone", "restore kept", "create new"]);
+    let undone = place.ask("POST", below(&undo["apply"]), None).with(200);
+    assert_eq!((place.read("kept").unwrap(), place.read("gone")), ("2".into(), None));
+    let redo = place.post(below(&undone["undo"]["href"]), &undone["undo"]["body"]).with(201);
+    let redone = place.ask("POST", below(&redo["apply"]), None).with(200);
+    assert_eq!(place.read("kept").unwrap(), "1");
+    let undo = place.post(below(&redone["undo"]["href"]), &redone["undo"]["body"]).with(201);
+    place.ask("POST", below(&undo["apply"]), None).with(200);
+    assert_eq!(place.read("kept").unwrap(), "2");
+    let operations = place.get(&format!("{here}/operations?limit=2")).with(200);
+    assert_eq!(operations["items"][0]["kind"], "undo");
+    assert!(operations["next_cursor"].is_string());
+}
+
+#[test]
+fn a_plan_that_is_out_of_date_is_refused_with_the_new_one() {
+    let place = Place::new();
+    place.write("file", "1");
+    place.checkpoint("good");
+    place.write("file", "2");
+    let here = format!("/workspaces/{}", place.workspace());
+    let plan = place
+        .post(&format!("{here}/rewind-plans"), &json!({ "point": "good", "everything": true }))
+        .with(201);
+    place.write("file", "3");
+    place.write("other", "3");
+    let problem = place.ask("POST", below(&plan["apply"]), None).problem(409);
+    assert_eq!(place.read("file").unwrap(), "3", "nothing was done");
+    assert_eq!(paths(&problem["plan"]), ["restore file", "delete other"]);
+    assert_ne!(problem["plan"]["id"], plan["id"]);
+    place.ask("POST", below(&problem["plan"]["apply"]), None).with(200);
+    assert_eq!(place.read("file").unwrap(), "1");
+    // Now there is nothing to go back to.
+    let plan = place
+        .post(&format!("{here}/rewind-plans"), &json!({ "point": "good", "everything": true }))
+        .with(201);
+    assert_eq!(paths(&plan).len(), 0);
+    assert_eq!(place.ask("POST", below(&plan["apply"]), None).problem(409)["code"], "nothing");
+}
+
+#[test]
+fn single_changes_and_paths_are_taken_back() {
+    let place = Place::new();
+    place.write("a", "1");
+    place.write("b", "1");
+    place.checkpoint("good");
+    place.call("s", "c1", "a", "2", false);
+    place.call("s", "c2", "b", "2", false);
+    let plans = format!("/workspaces/{}/rewind-plans", place.workspace());
+    let plan = |body: Value| place.post(&plans, &body).with(201);
+    assert_eq!(paths(&plan(json!({ "changes": [1] }))), ["restore a"]);
+    assert_eq!(paths(&plan(json!({ "last": 1 }))), ["restore b"]);
+    assert_eq!(paths(&plan(json!({ "all": true }))), ["restore a", "restore b"]);
+    assert_eq!(paths(&plan(json!({ "point": "good", "paths": ["b"] }))), ["restore b"]);
+    assert_eq!(paths(&plan(json!({ "point": "good", "session": "s" }))), ["restore a", "restore b"]);
+    for (wrong, status) in [
+        (json!({}), 400),
+        (json!({ "point": "good", "all": true }), 400),
+        (json!({ "point": 1 }), 400),
+        (json!({ "point": "nowhere" }), 404),
+        (json!({ "changes": [99] }), 400),
+        (json!({ "changes": [-1] }), 400),
+        (json!({ "changes": [0] }), 400),
+        (json!({ "last": 1e300 }), 400),
+        (json!({ "last": -1 }), 400),
+        (json!({ "point": "good", "paths": ["../x"] }), 400),
+        (json!({ "point": "good", "paths": ["/etc/passwd"] }), 400),
+        (json!({ "point": "good", "paths": ["[" ] }), 400),
+        (json!({ "point": "good", "paths": ["nothing-there"] }), 400),
+        (json!({ "point": "good", "session": "nobody" }), 404),
+        (json!({ "changes": [1], "hunks": [77] }), 400),
+        (json!({ "unknown": 1 }), 400),
+    ] {
+        place.post(&plans, &wrong).problem(status);
+    }
+    let huge = json!({ "last": u64::MAX });
+    assert!(matches!(place.post(&plans, &huge).status, 201 | 400));
+    for kind in ["rewind", "undo", "redo", "switch"] {
+        let problem = place.get(&format!("/{kind}-plans/nothing")).problem(404);
+        assert!(problem["hints"][0].as_str().unwrap().contains("plan again"));
+        place.ask("POST", &format!("/{kind}-plans/nothing/apply"), None).problem(404);
+    }
+    let here = format!("/workspaces/{}", place.workspace());
+    place.post(&format!("{here}/undo-plans"), &json!({ "operation": "zzzz" })).problem(404);
+    place.post(&format!("{here}/redo-plans"), &json!({})).problem(404);
+    place.post("/workspaces/zz/undo-plans", &json!({})).problem(404);
+}
+
+#[test]
+fn branches_are_made_named_entered_compared_and_forgotten() {
+    let place = Place::new();
+    place.write("file", "main");
+    place.checkpoint("base");
+    let here = format!("/workspaces/{}", place.workspace());
+    let branches = format!("{here}/branches");
+    let made = place.post(&branches, &json!({ "name": "try/one", "from": "base" }));
+    assert_eq!(made.with(201)["status"], "active");
+    assert_eq!(made.header("location"), Some(format!("/api/v1{branches}/try%2Fone").as_str()));
+    place.post(&branches, &json!({ "name": "try/one" })).problem(409);
+    for wrong in [
+        json!({}),
+        json!({ "name": "" }),
+        json!({ "name": "-x" }),
+        json!({ "name": "a b" }),
+        json!({ "name": 1 }),
+    ] {
+        place.post(&branches, &wrong).problem(400);
+    }
+    place.post(&branches, &json!({ "name": "x", "from": "nowhere" })).problem(404);
+    let own = format!("{branches}/try%2Fone");
+    assert_eq!(place.ask("PATCH", &own, Some(&json!({ "name": "two" }))).with(200)["name"], "two");
+    place.get(&own).problem(404);
+    place.ask("PATCH", &format!("{branches}/two"), Some(&json!({ "name": "main" }))).problem(409);
+    place.ask("DELETE", &format!("{branches}/main"), None).problem(400);
+    place.write("file", "on main");
+    let plan = place.post(&format!("{branches}/two/switch-plans"), &json!({})).with(201);
+    assert_eq!(paths(&plan), ["restore file"]);
+    place.ask("POST", below(&plan["apply"]), None).with(200);
+    assert_eq!(place.read("file").unwrap(), "main");
+    let list = place.get(&branches).with(200);
+    let present: Vec<&Value> =
+        list["items"].as_array().unwrap().iter().filter(|one| one["present"] == true).collect();
+    assert_eq!(present.len(), 1);
+    assert_eq!(present[0]["name"], "two");
+    let workspace = place.workspace();
+    let found = place.get(&format!("/compare?a=main&b=two&workspace={workspace}")).with(200);
+    assert_eq!(found["files"][0]["path"], "file");
+    place.get("/compare?a=main").problem(400);
+    place.get("/compare?a=main&b=two").problem(404);
+    place.get(&format!("/compare?a=main&b=nowhere&workspace={workspace}")).problem(404);
+    place.post(&format!("{branches}/nowhere/switch-plans"), &json!({})).problem(404);
+    place.post(&format!("{branches}/two/switch-plans"), &json!({})).problem(400);
+    assert_eq!(place.ask("DELETE", &format!("{branches}/main"), None).with(200)["kind"], "branch-delete");
+}

@@ -1,0 +1,227 @@
+//! A server over a store of its own, and somebody who asks it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use stepback_engine::Engine;
+use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Report};
+use stepback_model::env::FrozenEnv;
+use stepback_model::event::{Event, Trouble};
+use stepback_model::record::{Annotation, StepKind, Trigger};
+use stepback_model::time::Timestamp;
+use stepback_server::{Config, Server, Work, serve};
+use stepback_store::Store;
+use stepback_store::embedded::EmbeddedStore;
+use stepback_worktree::rules::Budget;
+
+/// When the clocks of these tests start: 2023-11-14T22:13:20Z.
+const START: i64 = 1_700_000_000_000_000;
+
+/// A directory with a workspace, a store and a server.
+pub struct Place {
+    server: Server,
+    pub root: PathBuf,
+    store: &'static dyn Store,
+    env: FrozenEnv,
+    _dir: tempfile::TempDir,
+}
+
+/// A conversation that is known as a whole.
+struct Lines(Vec<String>);
+
+impl Conversation for Lines {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+        let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
+        let lines = self.0.iter().skip(keep as usize).cloned().collect();
+        Some(Fresh { keep, lines, cursor: self.0.len().into() })
+    }
+
+    fn turn(&self, _: &[&str], _: &str) -> Asked {
+        Asked { settled: false, turn: None }
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// A header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let line = self.head.lines().find(|line| line.to_lowercase().starts_with(&format!("{name}:")))?;
+        Some(line.split_once(':')?.1.trim())
+    }
+
+    /// The document of a reply with this status.
+    #[track_caller]
+    pub fn with(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        self.json()
+    }
+
+    /// A problem with this status, which is nobody's bug.
+    #[track_caller]
+    pub fn problem(&self, status: u16) -> Value {
+        let problem = self.with(status);
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        assert_eq!(problem["status"], status);
+        assert!(!problem["detail"].as_str().unwrap().is_empty());
+        problem
+    }
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let root = top.join("work");
+        fs::create_dir(&root).unwrap();
+        let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
+        let env = |seed| FrozenEnv::new(Timestamp::from_micros(START), seed);
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            token_file: top.join("token"),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+        };
+        let server = serve(Work::new(store, Box::new(env(1)), 2), config).unwrap();
+        Self { server, root, store, env: env(2), _dir: dir }
+    }
+
+    pub fn engine(&self) -> Engine<'_> {
+        Engine { store: self.store, env: &self.env, budget: Budget::default(), threads: 2, progress: None }
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(name)).ok()
+    }
+
+    /// Makes a checkpoint beside the server and returns its number.
+    pub fn checkpoint(&self, label: &str) -> u64 {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let annotation = Annotation { label: Some(label.into()), ..Annotation::default() };
+        workspace.create_checkpoint(annotation, Trigger::Manual).unwrap().stored.checkpoint.step.number
+    }
+
+    /// Records a call of a session that changes a file, from its start to its end.
+    pub fn call(&self, session: &str, call: &str, file: &str, text: &str, failed: bool) {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let record = |kind, effect| {
+            let lock = workspace.lock_recording().unwrap();
+            workspace.record(&lock, &self.report(session, kind, call, effect, failed)).unwrap();
+        };
+        record(StepKind::ToolStart, Effect::Before);
+        self.write(file, text);
+        record(StepKind::ToolEnd, Effect::After);
+    }
+
+    /// Records that something was said in a session of `agent`: these are the lines of its conversation so far.
+    pub fn said(&self, agent: &str, session: &str, lines: &[&str]) {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let lines = Lines(lines.iter().map(|line| (*line).to_owned()).collect());
+        let key = format!("said {}", lines.0.len());
+        let keep = Effect::Keep(Trigger::Automatic);
+        let mut report = self.report(session, StepKind::UserInput, &key, keep, false);
+        report.event.agent = agent.into();
+        report.event.call = None;
+        report.conversation = Some(&lines);
+        let lock = workspace.lock_recording().unwrap();
+        workspace.record(&lock, &report).unwrap();
+    }
+
+    fn report<'r>(
+        &self,
+        session: &str,
+        kind: StepKind,
+        call: &str,
+        effect: Effect,
+        failed: bool,
+    ) -> Report<'r> {
+        let failed = failed && kind == StepKind::ToolEnd;
+        let event = Event {
+            agent: "test".into(),
+            session: session.into(),
+            kind,
+            at: None,
+            key: Some(call.into()),
+            call: Some(call.into()),
+            tool: Some("Edit".into()),
+            worker: None,
+            summary: format!("{} {call}", kind.as_str()),
+            input: Some(serde_json::json!({ "call": call })),
+            output: None,
+            error: failed.then(|| Trouble { message: "it went wrong".into(), ..Trouble::default() }),
+            duration: None,
+            metadata: None,
+            raw: None,
+        };
+        let at = stepback_model::env::Env::now(&self.env);
+        Report { event, effect, at, conversation: None, paths: Vec::new(), learned: Learned::default() }
+    }
+
+    /// The id of the workspace.
+    pub fn workspace(&self) -> String {
+        self.engine().workspace(&self.root).unwrap().record.id.to_string()
+    }
+
+    /// Asks below `/api/v1`.
+    pub fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, None)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
+        self.ask("POST", path, Some(body))
+    }
+
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        self.send(method, &format!("/api/v1{path}"), "content-type: application/json\r\n", body.as_bytes())
+    }
+
+    /// Sends a request with the token and more headers.
+    pub fn send(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
+        let token = self.server.token().text();
+        let headers = format!("authorization: Bearer {token}\r\n{headers}");
+        self.send_bare(method, target, &headers, body)
+    }
+
+    pub fn send_bare(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
+        let mut stream = TcpStream::connect(self.server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let length = body.len();
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        // A server that refuses a body need not read it.
+        let _ = stream.write_all(body);
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a reply has a head");
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Reply { status, head, body: bytes[end + 4..].to_vec() }
+    }
+}
