@@ -10,6 +10,8 @@ mod lender;
 pub mod memory;
 mod pack;
 pub mod port;
+mod query;
+mod search;
 
 pub use error::StoreError;
 pub use lender::{blob_oid as git_blob_id, verify_file as verify_git_file};
