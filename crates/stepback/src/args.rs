@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub mod carry;
+pub mod find;
 pub mod live;
 pub mod play;
 
@@ -289,6 +290,12 @@ pub enum Command {
     /// Compare two sessions, branches or points: steps, files, memory, conversation
     #[command(after_help = play::COMPARE)]
     Compare(play::Compare),
+    /// Find steps by their words: prompts, answers, calls, errors, labels, paths
+    #[command(after_help = find::SEARCH)]
+    Search(find::Search),
+    /// Find steps by what is known about them: agent, kind, tool, time, label, duration
+    #[command(after_help = find::QUERY)]
+    Query(find::Query),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory that holds the files of one step after another; the workspace is not touched. Exit code 0 is good, 125 cannot tell, anything else is bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"
