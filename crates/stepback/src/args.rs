@@ -300,7 +300,7 @@ pub enum Command {
     #[command(
         after_help = "The command runs with sh in a scratch directory that holds the files of one step after another; the workspace is not touched. Exit code 0 is good, 125 cannot tell, anything else is bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"
     )]
-    Bisect(Bisect),
+    Bisect(find::Bisect),
     /// Branches: named lines of steps
     #[command(subcommand)]
     Branch(live::Branch),
@@ -500,23 +500,6 @@ pub struct Rewind {
     pub resume: Option<String>,
     #[command(flatten)]
     pub agree: Agree,
-}
-
-/// Searching.
-#[derive(Debug, Args)]
-pub struct Bisect {
-    /// The command that tells
-    #[arg(long, value_name = "CMD")]
-    pub run: String,
-    /// A point where it succeeds [default: the oldest]
-    #[arg(long, value_name = "POINT")]
-    pub good: Option<String>,
-    /// A point where it fails [default: the newest checkpoint]
-    #[arg(long, value_name = "POINT")]
-    pub bad: Option<String>,
-    /// Try so many steps at once
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub jobs: usize,
 }
 
 /// Comparing.

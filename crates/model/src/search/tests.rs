@@ -1,3 +1,5 @@
+//! What is found and what is not, and that nothing typed breaks anything.
+
 use proptest::prelude::*;
 
 use super::*;

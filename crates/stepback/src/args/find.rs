@@ -1,4 +1,4 @@
-//! The words of commands that find steps: search and query.
+//! The words of commands that find steps: search, query and bisect.
 
 use clap::{Args, ValueEnum};
 
@@ -138,4 +138,21 @@ pub enum Order {
     Longest,
     /// Took least
     Shortest,
+}
+
+/// Searching.
+#[derive(Debug, Args)]
+pub struct Bisect {
+    /// The command that tells
+    #[arg(long, value_name = "CMD")]
+    pub run: String,
+    /// A point where it succeeds [default: the oldest]
+    #[arg(long, value_name = "POINT")]
+    pub good: Option<String>,
+    /// A point where it fails [default: the newest checkpoint]
+    #[arg(long, value_name = "POINT")]
+    pub bad: Option<String>,
+    /// Try so many steps at once
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub jobs: usize,
 }

@@ -194,14 +194,8 @@ fn steps_of(
             Some(text) => Some(engine.find_session_anywhere(text)?.id),
             None => None,
         };
-        for workspace in context.store().workspaces()? {
-            // A workspace whose directory is gone has nothing more to tell, and what is recorded of it stays.
-            use std::os::unix::ffi::OsStrExt;
-            let root = std::path::Path::new(std::ffi::OsStr::from_bytes(&workspace.root));
-            if let Ok(workspace) = engine.known_workspace(root) {
-                let _ = stepback_agents::record::take_in_quietly(&workspace);
-            }
-        }
+        // What waits in other workspaces stays there: opening one finishes what was begun in it, which nobody asked for.
+        let _ = context.workspace(engine);
         return Ok((None, query));
     }
     let workspace = context.workspace(engine)?;
