@@ -14,7 +14,7 @@ use stepback_model::record::{Checkpoint, OpStatus, Operation, Session, Workspace
 use crate::error::StoreError;
 use crate::port::{
     CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
-    Search, Store, StoredCheckpoint, Swept, Usage,
+    Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
 
 type Objects = HashMap<(ObjectKind, Hash), Vec<u8>>;
@@ -198,6 +198,10 @@ impl Store for MemoryStore {
 
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
         Ok(find::page(&self.inner().log, workspace, query))
+    }
+
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+        Ok(find::tally(&self.inner().log, workspace))
     }
 
     fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {

@@ -16,7 +16,7 @@ use stepback_model::record::{
 };
 
 use crate::error::StoreError;
-pub use crate::query::{By, Cursor, Page, Placed, Query};
+pub use crate::query::{By, Cursor, Page, Placed, Query, Tally};
 pub use crate::search::{Document, Found, Hit, Search};
 
 /// Name of the vault inside a store's local directory: immutable git files, kept by hard link.
@@ -226,6 +226,8 @@ pub trait Store: ObjectSource + Send + Sync {
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// The steps that `query` asks for, of one workspace or of all, with how many there are beyond its limit.
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
+    /// How many steps of each agent and kind a workspace has, hidden ones included, in order of their names.
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// One operation.

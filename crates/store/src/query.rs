@@ -107,6 +107,19 @@ pub struct Placed {
     pub stored: StoredCheckpoint,
 }
 
+/// How many steps an agent has of one kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tally {
+    /// The agent.
+    pub agent: String,
+    /// The kind.
+    pub kind: StepKind,
+    /// How many.
+    pub steps: u64,
+    /// How many of them went wrong.
+    pub failed: u64,
+}
+
 /// Some of the steps that were asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {

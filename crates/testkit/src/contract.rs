@@ -81,6 +81,7 @@ clauses! { $
     operations::unfinished_operations_are_those_being_applied,
     log::the_mark_moves_with_every_commit,
     find::steps_are_found_by_every_condition,
+    find::steps_are_counted_by_agent_and_kind,
     find::a_query_is_gone_through_page_by_page,
     find::words_are_found_and_marked,
     find::a_substring_is_found_anywhere,

@@ -3,10 +3,11 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use stepback_model::ids::WorkspaceId;
+use stepback_model::record::StepKind;
 
 use super::log::{self, COLUMNS, WIDTH};
 use crate::error::StoreError;
-use crate::port::{By, Cursor, Page, Placed, Query, StoredCheckpoint};
+use crate::port::{By, Cursor, Page, Placed, Query, StoredCheckpoint, Tally};
 
 /// What a step must fulfil: SQL about a row `s`, beginning with ` AND` unless it is empty, and its parameters.
 #[derive(Default)]
@@ -182,5 +183,19 @@ fn rows(
         let place = query.place(&stored, row.get::<_, i64>(WIDTH)? as u64);
         let workspace = log::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
         Ok((place, Placed { workspace, stored }))
+    })
+}
+
+pub(super) fn tally(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+    let sql =
+        "SELECT n.agent, s.kind, count(*), sum(s.failed) FROM steps s JOIN sessions n ON n.id = s.session
+               WHERE s.workspace = ?1 GROUP BY 1, 2 ORDER BY 1, 2";
+    log::collect(db, sql, [workspace.as_bytes().as_slice()], |row| {
+        Ok(Tally {
+            agent: row.get(0)?,
+            kind: log::named(row, 1, StepKind::parse)?,
+            steps: row.get::<_, i64>(2)? as u64,
+            failed: row.get::<_, i64>(3)? as u64,
+        })
     })
 }

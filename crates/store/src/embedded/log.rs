@@ -377,7 +377,11 @@ pub(super) fn id<T>(row: &Row<'_>, column: usize, parse: impl Fn(&[u8]) -> Optio
         .ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, "wrong length".into()))
 }
 
-fn named<T>(row: &Row<'_>, column: usize, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn named<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     parse(&text).ok_or_else(|| {
         rusqlite::Error::FromSqlConversionFailure(

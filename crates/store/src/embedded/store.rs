@@ -14,7 +14,7 @@ use super::{EmbeddedStore, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
     CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
-    Search, Store, StoredCheckpoint, Swept, Usage,
+    Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
 
 /// The write-ahead log is folded into the database when it has grown beyond this many pages.
@@ -162,6 +162,10 @@ impl Store for EmbeddedStore {
 
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
         find::page(&self.connection(), workspace, query)
+    }
+
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+        find::tally(&self.connection(), workspace)
     }
 
     fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {

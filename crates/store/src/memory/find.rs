@@ -1,13 +1,13 @@
 //! Queries and searches in memory: every step is looked at.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 use stepback_model::search::{Pattern, Phrase, Texts, Word, words};
 
 use super::{Inner, Log};
-use crate::port::{By, Document, Found, Hit, Page, Placed, Query, Search, StoredCheckpoint};
+use crate::port::{By, Document, Found, Hit, Page, Placed, Query, Search, StoredCheckpoint, Tally};
 use crate::query::Cursor;
 
 /// Steps that a query asks for, whatever its cursor and limit, in its order.
@@ -50,6 +50,26 @@ pub(super) fn page(log: &Log, workspace: Option<WorkspaceId>, query: &Query) -> 
         stored: stored.clone(),
     };
     Page { steps: found.into_iter().map(placed).collect(), total, next }
+}
+
+pub(super) fn tally(log: &Log, workspace: WorkspaceId) -> Vec<Tally> {
+    let mut counted: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
+    for session in log.sessions.iter().filter(|session| session.workspace == workspace) {
+        let own = |stored: &&StoredCheckpoint| stored.checkpoint.step.session == session.id;
+        for stored in log.steps.iter().filter(own) {
+            let step = &stored.checkpoint.step;
+            let (agent, kind) = (session.agent.as_str(), step.kind);
+            let tally = counted.entry((agent, kind.as_str())).or_insert_with(|| Tally {
+                agent: agent.to_string(),
+                kind,
+                steps: 0,
+                failed: 0,
+            });
+            tally.steps += 1;
+            tally.failed += u64::from(step.facts.failed);
+        }
+    }
+    counted.into_values().collect()
 }
 
 pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StoredCheckpoint> {

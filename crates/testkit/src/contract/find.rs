@@ -79,6 +79,24 @@ pub fn steps_are_found_by_every_condition(store: &dyn Store) {
     assert_eq!(anywhere(Query { min_duration: Some(70), ..all() }), 2);
 }
 
+/// Steps are counted by agent and kind.
+pub fn steps_are_counted_by_agent_and_kind(store: &dyn Store) {
+    let (one, two) = two_workspaces(store);
+    let counted = |workspace: WorkspaceId| -> Vec<(String, StepKind, u64, u64)> {
+        let tally = store.tally(workspace).unwrap().into_iter();
+        tally.map(|tally| (tally.agent, tally.kind, tally.steps, tally.failed)).collect()
+    };
+    assert_eq!(counted(one), [("sample".to_string(), StepKind::Checkpoint, 3, 0)]);
+    let sample = Sample::new(3);
+    let session = store.sessions(two).unwrap().into_iter().find(|session| session.agent == "other").unwrap();
+    let facts = Facts { failed: true, ..Facts::default() };
+    let failed =
+        Step { kind: StepKind::ToolEnd, facts, ..sample.step(session.id, Hash::from_bytes([1; 32])) };
+    store.commit(None, &[append(failed)]).unwrap();
+    let other = || "other".to_string();
+    assert_eq!(counted(two), [(other(), StepKind::Checkpoint, 2, 0), (other(), StepKind::ToolEnd, 1, 1)]);
+}
+
 /// Steps come in the order asked for, and a cursor goes through all of them, whatever is added meanwhile.
 pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
     let (one, two) = two_workspaces(store);
