@@ -31,6 +31,7 @@ mod revert;
 pub mod rewind;
 pub mod roots;
 mod scope;
+pub mod search;
 pub mod session;
 pub mod timeline;
 pub mod treeedit;

@@ -17,6 +17,7 @@ pub mod path;
 pub mod plan;
 pub mod point;
 pub mod record;
+pub mod search;
 pub mod state;
 pub mod time;
 pub mod tree;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub mod carry;
+pub mod find;
 pub mod live;
 pub mod play;
 pub mod store;
@@ -290,11 +291,17 @@ pub enum Command {
     /// Compare two sessions, branches or points: steps, files, memory, conversation
     #[command(after_help = play::COMPARE)]
     Compare(play::Compare),
+    /// Find steps by their words: prompts, answers, calls, errors, labels, paths
+    #[command(after_help = find::SEARCH)]
+    Search(find::Search),
+    /// Find steps by what is known about them: agent, kind, tool, time, label, duration
+    #[command(after_help = find::QUERY)]
+    Query(find::Query),
     /// Find the step after which a command fails
     #[command(
         after_help = "The command runs with sh in a scratch directory that holds the files of one step after another; the workspace is not touched. Exit code 0 is good, 125 cannot tell, anything else is bad.\n\nExamples:\n  stepback bisect --run 'cargo test'\n  stepback bisect --run ./check.sh --good '#3' --bad @ --jobs 2"
     )]
-    Bisect(Bisect),
+    Bisect(find::Bisect),
     /// Branches: named lines of steps
     #[command(subcommand)]
     Branch(live::Branch),
@@ -497,23 +504,6 @@ pub struct Rewind {
     pub resume: Option<String>,
     #[command(flatten)]
     pub agree: Agree,
-}
-
-/// Searching.
-#[derive(Debug, Args)]
-pub struct Bisect {
-    /// The command that tells
-    #[arg(long, value_name = "CMD")]
-    pub run: String,
-    /// A point where it succeeds [default: the oldest]
-    #[arg(long, value_name = "POINT")]
-    pub good: Option<String>,
-    /// A point where it fails [default: the newest checkpoint]
-    #[arg(long, value_name = "POINT")]
-    pub bad: Option<String>,
-    /// Try so many steps at once
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub jobs: usize,
 }
 
 /// Comparing.

@@ -20,6 +20,7 @@ mod compare;
 mod control;
 mod conversation;
 mod diff;
+mod find;
 mod history;
 mod past;
 mod replay;
@@ -107,6 +108,8 @@ pub fn run(arguments: Arguments) -> Answer {
             sessions::watch(&context, of.session.as_deref(), filter, *limit)
         }
         Command::Replay(arguments) => replay::replay(&known("")?, arguments),
+        Command::Search(arguments) => find::search(&known("steps indexed")?, arguments),
+        Command::Query(arguments) => find::query(&known("")?, arguments),
         Command::Compare(arguments) => compare::compare(&known("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
         Command::Branch(command) => branch::run(&known("files")?, command),

@@ -20,6 +20,8 @@ use crate::pack;
 use crate::recent;
 
 mod chain;
+mod find;
+mod index;
 mod log;
 mod objects;
 mod schema;
@@ -46,6 +48,8 @@ pub struct EmbeddedStore {
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
     open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
     recent: recent::Recent,
+    /// What searches use; opened by the first.
+    index: Mutex<Option<index::Index>>,
     /// How long to wait for others; `None` for as long as usual.
     patience: Option<Duration>,
 }
@@ -126,6 +130,7 @@ impl EmbeddedStore {
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
             recent: recent::Recent::default(),
+            index: Mutex::new(None),
             patience,
         })
     }

@@ -12,7 +12,10 @@ mod lender;
 pub mod memory;
 mod pack;
 pub mod port;
+mod query;
 pub mod recent;
+pub mod scan;
+mod search;
 
 pub use error::StoreError;
 pub use lender::{blob_oid as git_blob_id, verify_file as verify_git_file};

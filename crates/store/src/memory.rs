@@ -1,5 +1,7 @@
 //! A store in memory, for tests and for embedding; bounded, so that a runaway agent cannot eat the machine.
 
+mod find;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,9 +13,10 @@ use stepback_model::record::{Checkpoint, OpStatus, Operation, Session, Workspace
 
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Query, Receipt, Store, StoredCheckpoint,
-    Swept, Usage,
+    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
+    Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
+use crate::scan::{self, Rows};
 
 type Objects = HashMap<(ObjectKind, Hash), Vec<u8>>;
 
@@ -33,6 +36,12 @@ struct Log {
     operations: Vec<Operation>,
 }
 
+impl Log {
+    fn rows(&self) -> Rows<'_> {
+        Rows { sessions: &self.sessions, steps: &self.steps }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     objects: Objects,
@@ -40,6 +49,7 @@ struct Inner {
     log: Log,
     epoch: u64,
     commits: u64,
+    documents: HashMap<StepId, Document>,
 }
 
 impl MemoryStore {
@@ -189,16 +199,35 @@ impl Store for MemoryStore {
     }
 
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        let inner = self.inner();
-        let mut found: Vec<StoredCheckpoint> = (inner.log.of_workspace(workspace))
-            .filter(|stored| query.matches(&stored.checkpoint.step))
-            .cloned()
-            .collect();
-        if !query.oldest_first {
-            found.reverse();
-        }
-        found.truncate(query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
-        Ok(found)
+        let page = self.find(Some(workspace), query)?;
+        Ok(page.steps.into_iter().map(|placed| placed.stored).collect())
+    }
+
+    fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
+        Ok(scan::page(self.inner().log.rows(), workspace, query))
+    }
+
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+        Ok(scan::tally(self.inner().log.rows(), workspace))
+    }
+
+    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        Ok(find::unindexed(&self.inner(), most))
+    }
+
+    fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
+        let known = documents.iter().map(|document| (document.stored.checkpoint.step.id, document.clone()));
+        self.inner().documents.extend(known);
+        Ok(())
+    }
+
+    fn forget_index(&self) -> Result<(), StoreError> {
+        self.inner().documents.clear();
+        Ok(())
+    }
+
+    fn search(&self, search: &Search) -> Result<Found, StoreError> {
+        Ok(find::search(&self.inner(), search))
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {

@@ -12,10 +12,12 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{
-    Annotation, Checkpoint, OpStatus, Operation, Session, SessionInfo, Step, StepKind, Trigger, Workspace,
+    Annotation, Checkpoint, OpStatus, Operation, Session, SessionInfo, Step, Trigger, Workspace,
 };
 
 use crate::error::StoreError;
+pub use crate::query::{By, Cursor, Page, Placed, Query, Tally};
+pub use crate::search::{Document, Found, Hit, Search};
 
 /// Name of the vault inside a store's local directory: immutable git files, kept by hard link.
 pub const VAULT: &str = "vault";
@@ -113,47 +115,6 @@ pub struct StoredCheckpoint {
     pub checkpoint: Checkpoint,
     /// Whether its state was given up by a purge.
     pub purged: bool,
-}
-
-/// Which steps to list. What is `None` or empty does not limit.
-#[derive(Clone, Debug, Default)]
-pub struct Query {
-    /// Of this session.
-    pub session: Option<SessionId>,
-    /// Of one of these kinds.
-    pub kinds: Vec<StepKind>,
-    /// About this tool; letter case does not matter.
-    pub tool: Option<String>,
-    /// Of this call.
-    pub call: Option<String>,
-    /// Of this iteration.
-    pub iteration: Option<u64>,
-    /// That went wrong, or did not.
-    pub failed: Option<bool>,
-    /// With a number above this one.
-    pub after: Option<u64>,
-    /// With a number below this one.
-    pub before: Option<u64>,
-    /// Oldest first instead of newest first.
-    pub oldest_first: bool,
-    /// At most so many.
-    pub limit: Option<u64>,
-}
-
-impl Query {
-    /// Whether `step` is asked for, as far as one step can tell.
-    pub fn matches(&self, step: &Step) -> bool {
-        self.session.is_none_or(|session| session == step.session)
-            && (self.kinds.is_empty() || self.kinds.contains(&step.kind))
-            && self.tool.as_ref().is_none_or(|tool| {
-                step.facts.tool.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(tool))
-            })
-            && self.call.as_ref().is_none_or(|call| step.facts.call.as_ref() == Some(call))
-            && self.iteration.is_none_or(|iteration| step.facts.iteration == iteration)
-            && self.failed.is_none_or(|failed| step.facts.failed == failed)
-            && self.after.is_none_or(|number| step.number > number)
-            && self.before.is_none_or(|number| step.number < number)
-    }
 }
 
 /// What a store holds, in numbers.
@@ -263,6 +224,10 @@ pub trait Store: ObjectSource + Send + Sync {
     ) -> Result<Option<StoredCheckpoint>, StoreError>;
     /// The steps of a workspace that `query` asks for, newest first.
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError>;
+    /// The steps that `query` asks for, of one workspace or of all, with how many there are beyond its limit.
+    fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
+    /// How many steps of each agent and kind a workspace has, hidden ones included, in order of their names.
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// One operation.
@@ -271,6 +236,16 @@ pub trait Store: ObjectSource + Send + Sync {
     fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError>;
     /// Operations of a workspace that were begun and neither finished nor reverted.
     fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError>;
+
+    /// Steps that a search does not know as they are now, in order of their commits; at most `most`. Those are steps that were
+    /// committed, annotated or purged since [`Self::index`] was last told about them.
+    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError>;
+    /// Makes texts of steps known to [`Self::search`], in place of what was known of these steps before.
+    fn index(&self, documents: &[Document]) -> Result<(), StoreError>;
+    /// Forgets all texts; every step is unindexed then.
+    fn forget_index(&self) -> Result<(), StoreError>;
+    /// The indexed steps that `search` asks for.
+    fn search(&self, search: &Search) -> Result<Found, StoreError>;
 
     /// The present position in the history of commits.
     fn mark(&self) -> Result<CommitMark, StoreError>;

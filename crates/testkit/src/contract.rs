@@ -10,6 +10,7 @@
 
 use stepback_store::port::Store;
 
+pub mod find;
 pub mod log;
 pub mod objects;
 pub mod operations;
@@ -79,6 +80,13 @@ clauses! { $
     operations::an_undone_operation_can_come_back,
     operations::unfinished_operations_are_those_being_applied,
     log::the_mark_moves_with_every_commit,
+    find::steps_are_found_by_every_condition,
+    find::steps_are_counted_by_agent_and_kind,
+    find::a_query_is_gone_through_page_by_page,
+    find::words_are_found_and_marked,
+    find::a_substring_is_found_anywhere,
+    find::a_search_is_limited_and_goes_on,
+    find::the_index_follows_the_log,
     sweep::a_sweep_keeps_the_living_and_frees_the_dead,
     sweep::a_sweep_of_everything_leaves_the_log,
     sweep::an_older_batch_is_refused_after_a_sweep,

@@ -10,7 +10,7 @@ use stepback_engine::{EngineError, Workspace, diff as engine_diff};
 use stepback_store::port::StoredCheckpoint;
 
 use super::{Answer, DONE, diff, status, view};
-use crate::args::Bisect;
+use crate::args::find::Bisect;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};

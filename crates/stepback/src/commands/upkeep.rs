@@ -122,14 +122,27 @@ pub fn stats(context: &Context) -> Answer {
         let checkpoints = store.checkpoints(workspace.id)?;
         let visible = checkpoints.iter().filter(|stored| stored.checkpoint.hidden_by.is_none()).count();
         let root = String::from_utf8_lossy(&workspace.root).into_owned();
-        rows.push((workspace.id, root, visible, checkpoints.len(), store.operations(workspace.id)?.len()));
+        let tally = store.tally(workspace.id)?;
+        rows.push((
+            workspace.id,
+            root,
+            visible,
+            checkpoints.len(),
+            store.operations(workspace.id)?.len(),
+            tally,
+        ));
     }
     if context.json {
         let items: Vec<_> = rows
             .iter()
             .rev()
-            .map(|(id, root, visible, steps, operations)| {
-                json!({ "id": id, "root": root, "checkpoints": visible, "steps": steps, "operations": operations })
+            .map(|(id, root, visible, steps, operations, tally)| {
+                let mut agents = serde_json::Map::new();
+                for one in tally {
+                    let agent = agents.entry(&one.agent).or_insert_with(|| json!({}));
+                    agent[one.kind.as_str()] = json!({ "steps": one.steps, "failed": one.failed });
+                }
+                json!({ "id": id, "root": root, "checkpoints": visible, "steps": steps, "operations": operations, "agents": agents })
             })
             .collect();
         output::document(&json!({ "store": context.store_path(), "usage": usage, "items": items }));
@@ -142,13 +155,20 @@ pub fn stats(context: &Context) -> Answer {
         output::count(usage.objects, "object"),
         output::bytes(usage.raw_bytes)
     ));
-    for (_, root, visible, steps, operations) in &rows {
+    for (_, root, visible, steps, operations, tally) in &rows {
         output::line(format!(
             "  {root}: {}, {}, {}",
             output::count(*visible as u64, "checkpoint"),
             output::count(*steps as u64, "step"),
             output::count(*operations as u64, "operation")
         ));
+        for of_agent in tally.chunk_by(|a, b| a.agent == b.agent) {
+            let kinds: Vec<String> = of_agent
+                .iter()
+                .map(|one| format!("{} {}", output::grouped(one.steps), one.kind.as_str()))
+                .collect();
+            output::line(format!("    {}: {}", of_agent[0].agent, kinds.join(", ")));
+        }
     }
     DONE
 }

@@ -29,6 +29,7 @@ mod reruns;
 mod reruns_fence;
 mod runs;
 mod sandbox;
+mod search;
 mod talk;
 mod transcripts;
 mod wire;

@@ -1,6 +1,6 @@
 //! The log's rows: mutations inside a transaction, and the questions the engine asks.
 
-use rusqlite::types::{Type, Value};
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
@@ -10,12 +10,14 @@ use stepback_model::record::{
 use stepback_model::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::port::{Mutation, Query, Receipt, StoredCheckpoint};
+use crate::port::{Mutation, Receipt, StoredCheckpoint};
 
-const CHECKPOINT: &str =
-    "SELECT s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
+/// What [`read_checkpoint`] reads, in its order.
+pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
      s.tags, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration,
-     s.detail FROM steps s";
+     s.detail";
+/// How many these are.
+pub(super) const WIDTH: usize = 21;
 
 const SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessions";
 
@@ -228,7 +230,7 @@ pub(super) fn references(db: &Connection, prefix: &str) -> Result<Vec<(String, S
 }
 
 pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
-    let mut statement = db.prepare_cached(&format!("{CHECKPOINT} WHERE s.id = ?1"))?;
+    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE s.id = ?1"))?;
     Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
 }
 
@@ -238,63 +240,18 @@ pub(super) fn step_numbered(
     number: u64,
 ) -> Result<Option<StoredCheckpoint>, StoreError> {
     let Ok(number) = i64::try_from(number) else { return Ok(None) };
-    let mut statement =
-        db.prepare_cached(&format!("{CHECKPOINT} WHERE s.workspace = ?1 AND s.number = ?2"))?;
+    let mut statement = db
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE s.workspace = ?1 AND s.number = ?2"))?;
     Ok(statement.query_row(params![blob(workspace.as_bytes()), number], read_checkpoint).optional()?)
-}
-
-pub(super) fn steps(
-    db: &Connection,
-    workspace: WorkspaceId,
-    query: &Query,
-) -> Result<Vec<StoredCheckpoint>, StoreError> {
-    let mut sql = format!("{CHECKPOINT} WHERE s.workspace = ?");
-    let mut values: Vec<Value> = vec![Value::Blob(workspace.as_bytes().to_vec())];
-    let mut limit = |condition: &str, value: Value| {
-        sql.push_str(condition);
-        values.push(value);
-    };
-    let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    if let Some(session) = query.session {
-        limit(" AND s.session = ?", Value::Blob(session.as_bytes().to_vec()));
-    }
-    if let Some(tool) = &query.tool {
-        limit(" AND s.tool = ? COLLATE NOCASE", Value::Text(tool.clone()));
-    }
-    if let Some(call) = &query.call {
-        limit(" AND s.call = ?", Value::Text(call.clone()));
-    }
-    if let Some(iteration) = query.iteration {
-        limit(" AND s.iteration = ?", number(iteration));
-    }
-    if let Some(failed) = query.failed {
-        limit(" AND s.failed = ?", Value::Integer(i64::from(failed)));
-    }
-    if let Some(after) = query.after {
-        limit(" AND s.number > ?", number(after));
-    }
-    if let Some(before) = query.before {
-        limit(" AND s.number < ?", number(before));
-    }
-    if !query.kinds.is_empty() {
-        let places = vec!["?"; query.kinds.len()].join(", ");
-        sql.push_str(&format!(" AND s.kind IN ({places})"));
-        values.extend(query.kinds.iter().map(|kind| Value::Text(kind.as_str().to_string())));
-    }
-    sql.push_str(if query.oldest_first { " ORDER BY s.number" } else { " ORDER BY s.number DESC" });
-    if let Some(most) = query.limit {
-        sql.push_str(" LIMIT ?");
-        values.push(number(most));
-    }
-    collect(db, &sql, rusqlite::params_from_iter(values), read_checkpoint)
 }
 
 pub(super) fn checkpoints(
     db: &Connection,
     workspace: WorkspaceId,
 ) -> Result<Vec<StoredCheckpoint>, StoreError> {
-    let sql =
-        format!("{CHECKPOINT} WHERE s.workspace = ?1 AND s.trigger_kind IS NOT NULL ORDER BY s.number DESC");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM steps s WHERE s.workspace = ?1 AND s.trigger_kind IS NOT NULL ORDER BY s.number DESC"
+    );
     collect(db, &sql, [blob(workspace.as_bytes())], read_checkpoint)
 }
 
@@ -318,7 +275,7 @@ pub(super) fn operations(
     collect(db, &sql, [blob(workspace.as_bytes())], read_operation)
 }
 
-fn collect<T>(
+pub(super) fn collect<T>(
     db: &Connection,
     sql: &str,
     parameters: impl rusqlite::Params,
@@ -337,7 +294,7 @@ fn read_workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
     })
 }
 
-fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoint> {
+pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoint> {
     let step = Step {
         id: id(row, 0, StepId::from_slice)?,
         session: id(row, 1, SessionId::from_slice)?,
@@ -415,12 +372,16 @@ fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn id<T>(row: &Row<'_>, column: usize, parse: impl Fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn id<T>(row: &Row<'_>, column: usize, parse: impl Fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
     parse(row.get_ref(column)?.as_blob()?)
         .ok_or_else(|| rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, "wrong length".into()))
 }
 
-fn named<T>(row: &Row<'_>, column: usize, parse: impl Fn(&str) -> Option<T>) -> rusqlite::Result<T> {
+pub(super) fn named<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     parse(&text).ok_or_else(|| {
         rusqlite::Error::FromSqlConversionFailure(

@@ -10,11 +10,11 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, Workspace};
 
 use super::objects::{self, Written};
-use super::{EmbeddedStore, log, schema};
+use super::{EmbeddedStore, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, FinishedBatch, Mutation, ObjectBatch, ObjectInfo, Query, Receipt, Store, StoredCheckpoint,
-    Swept, Usage,
+    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
+    Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
 
 /// The write-ahead log is folded into the database when it has grown beyond this many pages.
@@ -157,7 +157,31 @@ impl Store for EmbeddedStore {
     }
 
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        log::steps(&self.connection(), workspace, query)
+        find::steps(&self.connection(), workspace, query)
+    }
+
+    fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
+        find::page(&self.connection(), workspace, query)
+    }
+
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+        find::tally(&self.connection(), workspace)
+    }
+
+    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        self.with_index(|index| index.unindexed(most))
+    }
+
+    fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
+        self.with_index(|index| index.add(documents))
+    }
+
+    fn forget_index(&self) -> Result<(), StoreError> {
+        self.remove_index()
+    }
+
+    fn search(&self, search: &Search) -> Result<Found, StoreError> {
+        self.with_index(|index| index.search(search))
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {

@@ -1,0 +1,51 @@
+//! Looking for words in everything that was recorded.
+//!
+//! What is known of a step is spread over its row, its detail, the conversation and the files it changed. Here it becomes
+//! texts, for those steps that the store has not been told about; then the store is asked. Secrets were taken out of all of
+//! it before it was stored.
+
+mod texts;
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use stepback_store::port::{Document, Found, Search};
+
+use self::texts::Gatherer;
+use crate::error::EngineError;
+use crate::workspace::Engine;
+
+/// How many steps the store is told about at once. A few hundred take less time than somebody else waits for the index.
+const AT_ONCE: usize = 400;
+
+impl Engine<'_> {
+    /// Finds steps by their words. Tells the store about new steps first.
+    pub fn search(&self, search: &Search) -> Result<Found, EngineError> {
+        self.bring_index_up_to_date()?;
+        Ok(self.store.search(search)?)
+    }
+
+    /// Tells the store about steps that were recorded, annotated or given up since the last search, and says how many.
+    pub fn bring_index_up_to_date(&self) -> Result<u64, EngineError> {
+        let mut gatherer = Gatherer { store: self.store, heard: HashMap::new() };
+        let mut told = 0;
+        let mut last = Vec::new();
+        loop {
+            let steps = self.store.unindexed(AT_ONCE)?;
+            let ids: Vec<_> = steps.iter().map(|stored| stored.checkpoint.step.id).collect();
+            // A step that stays unknown after the store was told about it would be told forever.
+            if steps.is_empty() || ids == last {
+                return Ok(told);
+            }
+            last = ids;
+            told += steps.len() as u64;
+            if let Some(progress) = self.progress {
+                progress.fetch_add(steps.len() as u64, Ordering::Relaxed);
+            }
+            let documents: Vec<Document> = (steps.into_iter())
+                .map(|stored| Document { texts: gatherer.texts(&stored), stored })
+                .collect();
+            self.store.index(&documents)?;
+        }
+    }
+}

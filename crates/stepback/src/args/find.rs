@@ -1,0 +1,158 @@
+//! The words of commands that find steps: search, query and bisect.
+
+use clap::{Args, ValueEnum};
+
+/// Examples of `search`.
+pub const SEARCH: &str = "\
+Finds prompts, answers, inputs and outputs of calls, errors, labels, notes, tags, summaries and paths of changed files.
+All words must be there, in any order: word, \"a phrase\", begin*, -not.
+
+Examples:
+  stepback search permission denied
+  stepback search '\"cannot borrow\" src/parser*'
+  stepback search 'timeout -retry' --errors --since yesterday
+  stepback search --substring 'fn parse(&mut'
+  stepback search migration --all-workspaces --agent claude --json";
+
+/// Examples of `query`.
+pub const QUERY: &str = "\
+Examples:
+  stepback query --kind tool-end --tool bash --errors
+  stepback query --agent claude --since \"2 hours ago\" --order longest --limit 10
+  stepback query --tag release --checkpoints
+  stepback query --min-duration 30s --count
+  stepback query --all-workspaces --limit 100 --json";
+
+/// Which steps a command looks at.
+#[derive(Debug, Args)]
+pub struct Among {
+    /// Only steps of this session
+    #[arg(long, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// Only steps of this agent
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Only steps of these kinds (tool-end, user-input, error, …), separated by commas
+    #[arg(long = "kind", value_name = "KINDS", value_delimiter = ',')]
+    pub kinds: Vec<String>,
+    /// Only steps made since then: "2 hours ago", 2026-01-23
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only steps made until then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Only steps that went wrong
+    #[arg(long)]
+    pub errors: bool,
+    /// In every workspace of the store, not only this one
+    #[arg(long)]
+    pub all_workspaces: bool,
+    /// Also checkpoints that were deleted or pruned
+    #[arg(long)]
+    pub hidden: bool,
+}
+
+/// Finding steps by their words.
+#[derive(Debug, Args)]
+pub struct Search {
+    /// What to look for
+    #[arg(value_name = "QUERY", required_unless_present = "reindex")]
+    pub words: Vec<String>,
+    #[command(flatten)]
+    pub among: Among,
+    /// Look for these very characters, wherever they are; only letter case does not matter
+    #[arg(long)]
+    pub substring: bool,
+    /// Newest first instead of what fits best
+    #[arg(long)]
+    pub newest: bool,
+    /// Show at most N steps
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: u64,
+    /// Leave out the first N
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip: u64,
+    /// Make the index again first
+    #[arg(long)]
+    pub reindex: bool,
+}
+
+/// Finding steps by what is known about them.
+#[derive(Debug, Args)]
+pub struct Query {
+    #[command(flatten)]
+    pub among: Among,
+    /// Only steps of this sub-agent
+    #[arg(long, value_name = "NAME")]
+    pub worker: Option<String>,
+    /// Only steps about this tool or model
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Only steps of this call
+    #[arg(long, value_name = "ID")]
+    pub call: Option<String>,
+    /// Only steps of this model turn
+    #[arg(long, value_name = "N")]
+    pub iteration: Option<u64>,
+    /// Only steps with the same state as this hash
+    #[arg(long, value_name = "HASH")]
+    pub state: Option<String>,
+    /// Only checkpoints
+    #[arg(long)]
+    pub checkpoints: bool,
+    /// Only steps with this label
+    #[arg(long, value_name = "LABEL")]
+    pub label: Option<String>,
+    /// Only steps with this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// Only steps that took so long or longer: 500ms, 30s, 2m
+    #[arg(long, value_name = "TIME")]
+    pub min_duration: Option<String>,
+    /// What comes first
+    #[arg(long, value_enum, default_value_t = Order::Newest)]
+    pub order: Order,
+    /// Show at most N steps
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u64,
+    /// Go on where an earlier answer ended: its "next"
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
+    /// Only say how many there are
+    #[arg(long, conflicts_with = "cursor")]
+    pub count: bool,
+}
+
+/// Orders of `query`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Order {
+    /// Recorded last
+    Newest,
+    /// Recorded first
+    Oldest,
+    /// Made last; an import records what was made long ago
+    Latest,
+    /// Made first
+    Earliest,
+    /// Took longest
+    Longest,
+    /// Took least
+    Shortest,
+}
+
+/// Searching.
+#[derive(Debug, Args)]
+pub struct Bisect {
+    /// The command that tells
+    #[arg(long, value_name = "CMD")]
+    pub run: String,
+    /// A point where it succeeds [default: the oldest]
+    #[arg(long, value_name = "POINT")]
+    pub good: Option<String>,
+    /// A point where it fails [default: the newest checkpoint]
+    #[arg(long, value_name = "POINT")]
+    pub bad: Option<String>,
+    /// Try so many steps at once
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub jobs: usize,
+}

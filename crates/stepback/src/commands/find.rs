@@ -1,0 +1,333 @@
+//! `stepback search` and `stepback query`
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use stepback_engine::{Engine, EngineError};
+use stepback_model::hash::Hash;
+use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_model::path::display_bytes;
+use stepback_model::record::Session;
+use stepback_model::search::{Pattern, PatternError, Snippet};
+use stepback_model::when;
+use stepback_store::port::{By, Query, Search, StoredCheckpoint};
+
+use super::{Answer, DONE, sessions, view};
+use crate::args::find::{self as args, Among, Order};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// Snippets shown of one step; the JSON document has all.
+const SNIPPETS: usize = 2;
+
+/// `search`
+pub fn search(context: &Context, arguments: &args::Search) -> Answer {
+    let text = arguments.words.join(" ");
+    let pattern = match (&text, arguments.substring) {
+        (text, _) if text.is_empty() && arguments.reindex => None,
+        (text, true) => Some(Pattern::substring(text).map_err(not_understood)?),
+        (text, false) => Some(Pattern::words(text).map_err(not_understood)?),
+    };
+    let engine = context.engine();
+    let (workspace, among) = steps_of(context, &engine, &arguments.among)?;
+    if arguments.reindex {
+        context.store().forget_index()?;
+        let told = engine.bring_index_up_to_date()?;
+        output::say_for_people(context.json, &format!("Indexed {}.", output::count(told, "step")));
+    }
+    let Some(pattern) = pattern else {
+        if context.json {
+            output::document(&json!({ "items": [], "total": 0, "next": null }));
+        }
+        return DONE;
+    };
+    let search = Search {
+        pattern,
+        workspace,
+        among,
+        ranked: !arguments.newest,
+        skip: arguments.skip,
+        limit: arguments.limit,
+    };
+    let found = engine.search(&search)?;
+    let mut places = Places::default();
+    if context.json {
+        let mut items = Vec::new();
+        for hit in &found.hits {
+            let mut value = places.value(&engine, hit.workspace, &hit.stored)?;
+            value["score"] = json!(hit.score);
+            value["snippets"] = json!(hit.snippets);
+            items.push(value);
+        }
+        output::document(&json!({ "items": items, "total": found.total, "next": found.next }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    for hit in &found.hits {
+        output::line(places.line(context, &engine, hit.workspace, &hit.stored, workspace.is_none())?);
+        for snippet in hit.snippets.iter().take(SNIPPETS) {
+            let name = paint.dim(format!("{}:", snippet.field.as_str()));
+            output::line(format!("       {name} {}", marked(paint, snippet)));
+        }
+    }
+    let shown = found.hits.len() as u64;
+    match found.hits.first() {
+        None if found.total == 0 => {
+            output::say_for_people(context.json, "Nothing was found.");
+        }
+        None => output::say_for_people(context.json, &format!("There are only {}.", found.total)),
+        Some(first) => {
+            let more = match found.next {
+                Some(next) => format!("; --skip {next} shows the next ones"),
+                None => String::new(),
+            };
+            let all = output::count(found.total, "step");
+            output::say_for_people(context.json, &format!("{shown} of {all}{more}."));
+            go_there(context, &first.stored, workspace.is_some());
+        }
+    }
+    DONE
+}
+
+/// `query`
+pub fn query(context: &Context, arguments: &args::Query) -> Answer {
+    let engine = context.engine();
+    let (workspace, among) = steps_of(context, &engine, &arguments.among)?;
+    let usage = |what: &str, why: &str| Failure::new(Kind::Usage, format!("{what}: {why}"));
+    let state = match &arguments.state {
+        Some(text) => Some(Hash::from_hex(text).ok_or_else(|| {
+            usage("--state", "a hash has 64 hex digits").hint("\"stepback query --json\" shows them")
+        })?),
+        None => None,
+    };
+    let from = match &arguments.cursor {
+        Some(text) => Some(text.parse().map_err(|why| usage("--cursor", why))?),
+        None => None,
+    };
+    let (by, oldest_first) = match arguments.order {
+        Order::Newest => (By::Commit, false),
+        Order::Oldest => (By::Commit, true),
+        Order::Latest => (By::Time, false),
+        Order::Earliest => (By::Time, true),
+        Order::Longest => (By::Duration, false),
+        Order::Shortest => (By::Duration, true),
+    };
+    let query = Query {
+        worker: arguments.worker.clone(),
+        tool: arguments.tool.clone(),
+        call: arguments.call.clone(),
+        iteration: arguments.iteration,
+        state,
+        checkpoint: arguments.checkpoints.then_some(true),
+        label: arguments.label.clone(),
+        tag: arguments.tag.clone(),
+        min_duration: arguments.min_duration.as_deref().map(micros).transpose()?,
+        by,
+        oldest_first,
+        from,
+        limit: Some(if arguments.count { 0 } else { arguments.limit }),
+        ..among
+    };
+    let page = context.store().find(workspace, &query)?;
+    let mut places = Places::default();
+    if context.json {
+        let mut items = Vec::new();
+        for placed in &page.steps {
+            items.push(places.value(&engine, placed.workspace, &placed.stored)?);
+        }
+        let next = page.next.map(|cursor| cursor.to_string());
+        output::document(&json!({ "items": items, "total": page.total, "next": next }));
+        return DONE;
+    }
+    if arguments.count {
+        output::line(page.total);
+        return DONE;
+    }
+    for placed in &page.steps {
+        output::line(places.line(context, &engine, placed.workspace, &placed.stored, workspace.is_none())?);
+    }
+    let more = match page.next {
+        Some(next) => format!("; --cursor {next} shows the next ones"),
+        None => String::new(),
+    };
+    let (shown, all) = (page.steps.len(), output::count(page.total, "step"));
+    output::say_for_people(context.json, &format!("{shown} of {all}{more}."));
+    DONE
+}
+
+fn not_understood(error: PatternError) -> Failure {
+    let hint = match error {
+        PatternError::NoWord { .. } => "--substring finds signs too",
+        PatternError::Unclosed => "--substring looks for a quotation mark itself",
+        _ => "word, \"a phrase\", begin*, -not; \"stepback search --help\" has examples",
+    };
+    let message = error.to_string();
+    Failure::new(Kind::Usage, display_bytes(message.as_bytes()).into_owned()).hint(hint)
+}
+
+/// The workspace and the steps that are asked for; what waits to be recorded there is recorded first.
+fn steps_of(
+    context: &Context,
+    engine: &Engine<'_>,
+    among: &Among,
+) -> Result<(Option<WorkspaceId>, Query), Failure> {
+    let time = |name: &str, text: &Option<String>| {
+        let parse = |text: &String| {
+            when::parse(text, context.now(), &jiff::tz::TimeZone::system())
+                .map_err(|error| Failure::new(Kind::Usage, format!("--{name} {text}: {error}")))
+        };
+        text.as_ref().map(parse).transpose()
+    };
+    let mut query = Query {
+        agent: among.agent.clone(),
+        kinds: sessions::kinds(&among.kinds)?,
+        since: time("since", &among.since)?,
+        until: time("until", &among.until)?,
+        failed: among.errors.then_some(true),
+        hidden: (!among.hidden).then_some(false),
+        ..Query::default()
+    };
+    if among.all_workspaces {
+        query.session = match &among.session {
+            Some(text) => Some(engine.find_session_anywhere(text)?.id),
+            None => None,
+        };
+        // What waits in other workspaces stays there: opening one finishes what was begun in it, which nobody asked for.
+        let _ = context.workspace(engine);
+        return Ok((None, query));
+    }
+    let workspace = context.workspace(engine)?;
+    query.session = match &among.session {
+        Some(text) => Some(workspace.find_session(text)?.id),
+        None => None,
+    };
+    Ok((Some(workspace.record.id), query))
+}
+
+/// Microseconds: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
+fn micros(text: &str) -> Result<u64, Failure> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "ms" => 1e3,
+        "" | "s" => 1e6,
+        "m" | "min" => 60e6,
+        "h" => 3600e6,
+        _ => f64::NAN,
+    };
+    match number.parse::<f64>().map(|number| number * factor) {
+        Ok(micros) if micros.is_finite() => Ok(micros as u64),
+        _ => Err(Failure::new(Kind::Usage, format!("--min-duration {text}: this is no span of time"))
+            .hint("500ms, 30s, 2m, 1h")),
+    }
+}
+
+/// Sessions and roots of workspaces, each looked up once.
+#[derive(Default)]
+struct Places {
+    sessions: HashMap<SessionId, Option<Session>>,
+    roots: HashMap<WorkspaceId, String>,
+}
+
+impl Places {
+    fn session(&mut self, engine: &Engine<'_>, id: SessionId) -> Result<Option<&Session>, Failure> {
+        if let std::collections::hash_map::Entry::Vacant(place) = self.sessions.entry(id) {
+            place.insert(engine.store.session(id).map_err(EngineError::from)?);
+        }
+        Ok(self.sessions.get(&id).and_then(Option::as_ref))
+    }
+
+    fn root(&mut self, engine: &Engine<'_>, id: WorkspaceId) -> Result<String, Failure> {
+        if self.roots.is_empty() {
+            let all = engine.store.workspaces().map_err(EngineError::from)?;
+            let shown = |root: &[u8]| display_bytes(root).into_owned();
+            self.roots = all.iter().map(|workspace| (workspace.id, shown(&workspace.root))).collect();
+        }
+        Ok(self.roots.get(&id).cloned().unwrap_or_default())
+    }
+
+    fn value(
+        &mut self,
+        engine: &Engine<'_>,
+        workspace: WorkspaceId,
+        stored: &StoredCheckpoint,
+    ) -> Result<Value, Failure> {
+        let mut value = view::step(stored);
+        value["workspace"] = json!(self.root(engine, workspace)?);
+        let session = self.session(engine, stored.checkpoint.step.session)?;
+        value["agent"] = json!(session.map(|session| &session.agent));
+        value["hidden"] = json!(stored.checkpoint.hidden_by.is_some());
+        Ok(value)
+    }
+
+    fn line(
+        &mut self,
+        context: &Context,
+        engine: &Engine<'_>,
+        workspace: WorkspaceId,
+        stored: &StoredCheckpoint,
+        with_root: bool,
+    ) -> Result<String, Failure> {
+        let paint = Paint::stdout();
+        let step = &stored.checkpoint.step;
+        let session = self.session(engine, step.session)?.map_or(String::new(), sessions::name);
+        let root = match with_root {
+            true => format!("  {}", paint.dim(self.root(engine, workspace)?)),
+            false => String::new(),
+        };
+        let took = match step.facts.duration {
+            Some(micros) => format!("  {}", output::took(std::time::Duration::from_micros(micros))),
+            None => String::new(),
+        };
+        let failed = if step.facts.failed { paint.bad("  failed") } else { String::new() };
+        let gone =
+            if stored.checkpoint.hidden_by.is_some() { paint.note("  (deleted)") } else { String::new() };
+        Ok(format!(
+            "{:>6}  {}  {}  {}  {}{}{failed}{gone}{root}",
+            paint.strong(format!("#{}", step.number)),
+            paint.dim(step.kind.as_str()),
+            display_bytes(view::title(stored).as_bytes()),
+            paint.name(session),
+            paint.dim(step.at.ago(context.now())),
+            paint.dim(took),
+        ))
+    }
+}
+
+/// A snippet on one line, with what was found in it painted.
+fn marked(paint: Paint, snippet: &Snippet) -> String {
+    // Line breaks and control characters are shown as such, and never reach the terminal.
+    let shown = |text: &str| {
+        let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let blank = |c: Option<char>| if c.is_some_and(char::is_whitespace) { " " } else { "" };
+        let (before, after) = (blank(text.chars().next()), blank(text.chars().next_back()));
+        match joined.is_empty() {
+            true => before.to_string(),
+            false => format!("{before}{}{after}", display_bytes(joined.as_bytes())),
+        }
+    };
+    let mut out = String::new();
+    let mut at = 0;
+    for (from, to) in &snippet.marks {
+        out.push_str(&shown(&snippet.text[at..*from]));
+        out.push_str(&paint.note(paint.strong(shown(&snippet.text[*from..*to]))));
+        at = *to;
+    }
+    out.push_str(&shown(&snippet.text[at..]));
+    let cut = |cut: bool| if cut { "…" } else { "" };
+    format!("{}{}{}", cut(snippet.cut.0), out.trim(), cut(snippet.cut.1))
+}
+
+/// How to get to a step.
+fn go_there(context: &Context, stored: &StoredCheckpoint, here: bool) {
+    let step = &stored.checkpoint.step;
+    let (number, session) = (step.number, step.session.short());
+    let text = match here {
+        true => format!(
+            "\"stepback at '#{number}'\" shows the first one, \"stepback replay {session} --until '#{number}'\" how it came to that, \"stepback rewind '#{number}'\" goes back to it."
+        ),
+        false => format!("\"stepback replay {session}\" goes through the session of the first one."),
+    };
+    output::say_for_people(context.json, &text);
+}

@@ -1,0 +1,370 @@
+//! The full-text index: a database of its own beside the log, made of what is stored, and made again when it is lost.
+//!
+//! It is apart from the log for two reasons. A hook's commit must not wait for words being sorted, neither its own nor those
+//! of somebody who searches; and a program that knows nothing of it can use the store as ever. A row of it belongs to the
+//! step with the same position in the log, which is attached to find out everything else about the step.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params, params_from_iter};
+use stepback_model::ids::WorkspaceId;
+use stepback_model::search::{Field, Pattern, Phrase, Texts, words};
+
+use super::find::{self, Conditions};
+use super::log::{self, COLUMNS, WIDTH};
+use super::{EmbeddedStore, PATIENCE, make_private, schema};
+use crate::codec;
+use crate::error::StoreError;
+use crate::port::{Document, Found, Hit, Query, Search, StoredCheckpoint};
+
+/// File name of the index inside the store's directory.
+const INDEX: &str = "search.sqlite";
+
+/// What the index is made of; one of another version is made again.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0), commits INTEGER NOT NULL);
+INSERT INTO state VALUES (0, -1);
+CREATE TABLE texts (
+    position INTEGER PRIMARY KEY,
+    id BLOB NOT NULL,
+    said TEXT,
+    raw_len INTEGER NOT NULL,
+    text BLOB NOT NULL
+);
+CREATE INDEX texts_said ON texts (position) WHERE said IS NOT NULL;
+";
+
+/// What can change about a step that is indexed. The same words as in [`SAID_INDEX`], or SQLite would not use it.
+const IS_SAID: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '[]' OR s.purged = 1)";
+/// Made in the log by the first search. SQLite keeps it up to date, whichever program writes.
+const SAID_INDEX: &str = "CREATE INDEX IF NOT EXISTS steps_said ON steps (purged)
+    WHERE (label IS NOT NULL OR note IS NOT NULL OR tags <> '[]' OR purged = 1)";
+
+/// An open index.
+pub(super) struct Index {
+    db: Connection,
+}
+
+impl EmbeddedStore {
+    /// Works with the index. One that is damaged is made again, once.
+    pub(super) fn with_index<T>(
+        &self,
+        work: impl Fn(&Index) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut slot = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        for again in [true, false] {
+            let result = match &*slot {
+                Some(index) => work(index),
+                None => self.open_index().and_then(|index| work(slot.insert(index))),
+            };
+            match result {
+                Err(StoreError::Corrupt { .. }) if again => {
+                    *slot = None;
+                    remove(&self.dir)?;
+                }
+                result => return result,
+            }
+        }
+        unreachable!("the second time, the result is returned")
+    }
+
+    /// Forgets everything in the index.
+    pub(super) fn remove_index(&self) -> Result<(), StoreError> {
+        self.with_index(Index::clear)
+    }
+
+    fn open_index(&self) -> Result<Index, StoreError> {
+        // Only for speed, so that it is no harm if somebody else is writing or the disk is full.
+        let _ = self.connection().execute_batch(SAID_INDEX);
+        let path = self.dir.join(INDEX);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(&path, flags)?;
+        make_private(&path, 0o600)?;
+        db.busy_timeout(self.patience.unwrap_or(PATIENCE))?;
+        // What a crash of the machine takes away is indexed again; the file itself stays whole.
+        db.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF;
+             PRAGMA cache_size = -65536;",
+        )?;
+        let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if version != VERSION {
+            make_tables(&db)?;
+        }
+        let log = self.dir.join(schema::DATABASE);
+        let log = log.to_str().ok_or_else(|| StoreError::NotAStore {
+            path: self.dir.clone(),
+            reason: "its path is not UTF-8, which a search needs".into(),
+        })?;
+        db.execute("ATTACH ?1 AS log", [log])?;
+        let index = Index { db };
+        if !index.belongs()? {
+            index.clear()?;
+        }
+        Ok(index)
+    }
+}
+
+fn make_tables(db: &Connection) -> Result<(), StoreError> {
+    let transaction = rusqlite::Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
+    let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    // Another process may have made them while we waited for the lock.
+    if version != VERSION {
+        let columns: Vec<&str> = Field::ALL.iter().map(|field| field.as_str()).collect();
+        transaction.execute_batch(
+            "DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS texts; DROP TABLE IF EXISTS state;",
+        )?;
+        transaction.execute_batch(TABLES)?;
+        // The words are taken apart and folded by us; this tokenizer splits them at blanks and does nothing else to them.
+        transaction.execute_batch(&format!(
+            "CREATE VIRTUAL TABLE words USING fts5({}, content = '', contentless_delete = 1,
+                                                   tokenize = \"ascii tokenchars '_'\")",
+            columns.join(", ")
+        ))?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Removes the files of the index.
+fn remove(dir: &Path) -> Result<(), StoreError> {
+    for suffix in ["", "-wal", "-shm"] {
+        let path: PathBuf = dir.join(format!("{INDEX}{suffix}"));
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::io("remove", path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+impl Index {
+    fn begin(&self) -> Result<rusqlite::Transaction<'_>, StoreError> {
+        Ok(rusqlite::Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate)?)
+    }
+
+    /// Whether the index was made of this log: a store that was restored from a copy may have other steps at the same places.
+    fn belongs(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT t.id IS s.id FROM texts t LEFT JOIN log.steps s ON s.position = t.position
+                   ORDER BY t.position DESC LIMIT 1";
+        Ok(self.db.query_row(sql, [], |row| row.get(0)).optional()?.unwrap_or(true))
+    }
+
+    fn clear(&self) -> Result<(), StoreError> {
+        let transaction = self.begin()?;
+        transaction.execute_batch(
+            "DELETE FROM texts; INSERT INTO words (words) VALUES ('delete-all'); UPDATE state SET commits = -1;",
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    pub(super) fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        let commits: i64 = self.db.query_row("SELECT commits FROM log.meta", [], |row| row.get(0))?;
+        let seen: i64 = self.db.query_row("SELECT commits FROM state", [], |row| row.get(0))?;
+        if seen == commits {
+            return Ok(Vec::new());
+        }
+        let read = |sql: &str, most: usize| {
+            log::collect(&self.db, sql, [i64::try_from(most).unwrap_or(i64::MAX)], log::read_checkpoint)
+        };
+        let fresh = format!(
+            "SELECT {COLUMNS} FROM log.steps s
+             WHERE s.position > (SELECT coalesce(max(position), 0) FROM texts) ORDER BY s.position LIMIT ?1"
+        );
+        let changed = format!(
+            "SELECT {COLUMNS} FROM log.steps s WHERE s.position IN (
+                 SELECT s.position FROM log.steps s JOIN texts t ON t.position = s.position
+                 WHERE {IS_SAID} AND t.said IS NOT json_array(s.label, s.note, s.tags, s.purged)
+                 UNION ALL
+                 SELECT t.position FROM texts t JOIN log.steps s ON s.position = t.position
+                 WHERE t.said IS NOT NULL AND NOT {IS_SAID})
+             ORDER BY s.position LIMIT ?1"
+        );
+        let mut steps = read(&changed, most)?;
+        if steps.len() < most {
+            steps.extend(read(&fresh, most - steps.len())?);
+        }
+        if steps.is_empty() {
+            self.db.execute("UPDATE state SET commits = ?1", [commits])?;
+        }
+        Ok(steps)
+    }
+
+    pub(super) fn add(&self, documents: &[Document]) -> Result<(), StoreError> {
+        let transaction = self.begin()?;
+        let db = &transaction;
+        let columns: Vec<&str> = Field::ALL.iter().map(|field| field.as_str()).collect();
+        let places: Vec<String> = (2..).take(columns.len()).map(|at| format!("?{at}")).collect();
+        let insert =
+            format!("INSERT INTO words (rowid, {}) VALUES (?1, {})", columns.join(", "), places.join(", "));
+        for Document { stored, texts } in documents {
+            let id = stored.checkpoint.step.id.as_bytes().as_slice();
+            let position: Option<i64> = db
+                .prepare_cached("SELECT position FROM log.steps WHERE id = ?1")?
+                .query_row([id], |row| row.get(0))
+                .optional()?;
+            let Some(position) = position else { continue };
+            let known = db.prepare_cached("DELETE FROM texts WHERE position = ?1")?.execute([position])?;
+            if known > 0 {
+                db.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([position])?;
+            }
+            let annotation = &stored.checkpoint.annotation;
+            let tags = serde_json::to_string(&annotation.tags).unwrap_or_default();
+            let is_said = stored.purged
+                || annotation.label.is_some()
+                || annotation.note.is_some()
+                || !annotation.tags.is_empty();
+            let (raw_len, text) = pack(texts);
+            db.prepare_cached(
+                "INSERT INTO texts (position, id, said, raw_len, text)
+                 VALUES (?1, ?2, CASE ?3 WHEN 1 THEN json_array(?4, ?5, ?6, ?7) END, ?8, ?9)",
+            )?
+            .execute(params![
+                position,
+                id,
+                is_said,
+                annotation.label,
+                annotation.note,
+                tags,
+                stored.purged,
+                raw_len as i64,
+                text
+            ])?;
+            let mut values = vec![Value::Integer(position)];
+            values.extend(Field::ALL.iter().map(|field| match texts.get(field) {
+                Some(text) => Value::Text(apart(text)),
+                None => Value::Null,
+            }));
+            db.prepare_cached(&insert)?.execute(params_from_iter(values))?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    pub(super) fn search(&self, search: &Search) -> Result<Found, StoreError> {
+        // The total and the hits are of the same moment.
+        let _snapshot = self.db.unchecked_transaction()?;
+        let (places, total) = match &search.pattern {
+            Pattern::Words { with, without } => self.words(search, &expression(with, without))?,
+            Pattern::Substring(_) => self.scan(search)?,
+        };
+        let sql = format!(
+            "SELECT {COLUMNS}, s.workspace, t.raw_len, t.text
+             FROM log.steps s JOIN texts t ON t.position = s.position WHERE s.position = ?1"
+        );
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let mut hits = Vec::with_capacity(places.len());
+        for (position, score) in places {
+            let (workspace, stored, raw_len, text) = statement.query_row([position], |row| {
+                let workspace = log::id(row, WIDTH, WorkspaceId::from_slice)?;
+                let stored = log::read_checkpoint(row)?;
+                Ok((workspace, stored, row.get::<_, i64>(WIDTH + 1)?, row.get::<_, Vec<u8>>(WIDTH + 2)?))
+            })?;
+            let snippets = search.pattern.snippets(&unpack(raw_len, &text)?);
+            hits.push(Hit { workspace, stored, score, snippets });
+        }
+        let end = search.skip.saturating_add(search.limit);
+        Ok(Found { hits, total, next: (end < total && search.limit > 0).then_some(end) })
+    }
+
+    /// Places and scores of the steps to show, and how many fit in all.
+    fn words(&self, search: &Search, expression: &str) -> Result<(Vec<(i64, f64)>, u64), StoreError> {
+        let Conditions { sql: conditions, values } =
+            Conditions::of(search.workspace, &search.among, "log.sessions");
+        let needs_steps = !conditions.is_empty() || !search.ranked;
+        let join = if needs_steps { " JOIN log.steps s ON s.position = words.rowid" } else { "" };
+        let (score, order) = match search.ranked {
+            true => ("-bm25(words)", " ORDER BY 2 DESC, 1 DESC".to_string()),
+            false => ("0.0", find::order(None, &search.among)),
+        };
+        let mut parameters = vec![Value::Text(expression.to_string())];
+        parameters.extend(values);
+        let from = format!("FROM words{join} WHERE words MATCH ?{conditions}");
+        let total: i64 = self
+            .db
+            .prepare_cached(&format!("SELECT count(*) {from}"))?
+            .query_row(params_from_iter(parameters.clone()), |row| row.get(0))?;
+        let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+        parameters.extend([number(search.limit), number(search.skip)]);
+        let sql = format!("SELECT words.rowid, {score} {from}{order} LIMIT ? OFFSET ?");
+        let places =
+            log::collect(&self.db, &sql, params_from_iter(parameters), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok((places, total as u64))
+    }
+
+    /// The same for a substring: every text is looked at.
+    fn scan(&self, search: &Search) -> Result<(Vec<(i64, f64)>, u64), StoreError> {
+        let among = match search.ranked {
+            true => Query { by: crate::port::By::Commit, oldest_first: false, ..search.among.clone() },
+            false => search.among.clone(),
+        };
+        let Conditions { sql: conditions, values } = Conditions::of(search.workspace, &among, "log.sessions");
+        let sql = format!(
+            "SELECT t.position, t.raw_len, t.text FROM texts t JOIN log.steps s ON s.position = t.position
+             WHERE 1{conditions}{}",
+            find::order(None, &among)
+        );
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        let (mut places, mut total) = (Vec::new(), 0);
+        while let Some(row) = rows.next()? {
+            let text = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+            if search.pattern.matches(&unpack(row.get(1)?, text)?) {
+                if total >= search.skip && (places.len() as u64) < search.limit {
+                    places.push((row.get(0)?, 0.0));
+                }
+                total += 1;
+            }
+        }
+        Ok((places, total))
+    }
+}
+
+/// The words of a text with blanks between them.
+fn apart(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in words(text) {
+        out.push_str(&word.text);
+        out.push(' ');
+    }
+    out
+}
+
+/// What is looked for in FTS5's words. Words have no signs in them but underscores, so that nothing in them can mean anything.
+fn expression(with: &[Phrase], without: &[Phrase]) -> String {
+    let quoted =
+        |phrase: &Phrase| format!("\"{}\"{}", phrase.words.join(" "), if phrase.prefix { " *" } else { "" });
+    let with: Vec<String> = with.iter().map(quoted).collect();
+    let with = format!("({})", with.join(" AND "));
+    without.iter().fold(with, |all, phrase| format!("({all} NOT {})", quoted(phrase)))
+}
+
+/// Texts as they are kept, compressed if that helps, and their length before.
+fn pack(texts: &Texts) -> (usize, Vec<u8>) {
+    // Names and texts always serialise.
+    let raw = serde_json::to_vec(texts).unwrap_or_default();
+    match codec::compress(&raw) {
+        Some(packed) => (raw.len(), packed),
+        None => (0, raw),
+    }
+}
+
+/// Undoes [`pack`]; a length of 0 says that nothing was compressed.
+fn unpack(raw_len: i64, text: &[u8]) -> Result<Texts, StoreError> {
+    let damaged = |what: String| StoreError::Corrupt { what: format!("the index: {what}") };
+    let read = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()));
+    match usize::try_from(raw_len) {
+        Ok(0) | Err(_) => read(text),
+        Ok(length) => read(&codec::decompress(text, length, None).map_err(damaged)?),
+    }
+}

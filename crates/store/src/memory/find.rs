@@ -1,0 +1,87 @@
+//! Queries and searches in memory: every step is looked at.
+
+use stepback_model::search::{Pattern, Phrase, Texts, Word, words};
+
+use super::Inner;
+use crate::port::{By, Document, Found, Hit, Query, Search, StoredCheckpoint};
+use crate::scan::matching;
+
+pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StoredCheckpoint> {
+    let said = |stored: &StoredCheckpoint| (stored.checkpoint.annotation.clone(), stored.purged);
+    let is_known = |stored: &&StoredCheckpoint| {
+        let known = inner.documents.get(&stored.checkpoint.step.id);
+        known.is_none_or(|document| said(&document.stored) != said(stored))
+    };
+    inner.log.steps.iter().filter(is_known).take(most).cloned().collect()
+}
+
+pub(super) fn search(inner: &Inner, search: &Search) -> Found {
+    let mut hits: Vec<Hit> = Vec::new();
+    let ranking = match (&search.pattern, search.ranked) {
+        (Pattern::Words { with, without }, true) => Some(Ranking::new(inner, with.iter().chain(without))),
+        _ => None,
+    };
+    let among = match search.ranked {
+        true => Query { by: By::Commit, oldest_first: false, ..search.among.clone() },
+        false => search.among.clone(),
+    };
+    for (_, workspace, stored) in matching(inner.log.rows(), search.workspace, &among) {
+        let Some(document) = inner.documents.get(&stored.checkpoint.step.id) else { continue };
+        if !search.pattern.matches(&document.texts) {
+            continue;
+        }
+        let score = ranking.as_ref().map_or(0.0, |ranking| ranking.score(&document.texts));
+        let snippets = search.pattern.snippets(&document.texts);
+        hits.push(Hit { workspace, stored: stored.clone(), score, snippets });
+    }
+    // The sort is stable: what fits equally well stays in the order of the query, newest first.
+    hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let total = hits.len() as u64;
+    let end = search.skip.saturating_add(search.limit);
+    let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let hits = hits.into_iter().skip(usize(search.skip)).take(usize(search.limit)).collect();
+    Found { hits, total, next: (end < total && search.limit > 0).then_some(end) }
+}
+
+/// BM25 as SQLite's FTS5 counts it.
+struct Ranking<'s> {
+    phrases: Vec<(&'s Phrase, f64)>,
+    average: f64,
+}
+
+impl<'s> Ranking<'s> {
+    fn new(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Self {
+        let split: Vec<Vec<Vec<Word>>> =
+            inner.documents.values().map(|Document { texts, .. }| take_apart(texts)).collect();
+        let all = split.len() as f64;
+        let length: usize = split.iter().flatten().map(Vec::len).sum();
+        let weigh = |phrase: &'s Phrase| {
+            let having = split.iter().filter(|words| count(phrase, words) > 0.0).count() as f64;
+            let weight = ((all - having + 0.5) / (having + 0.5)).ln();
+            // A word that most steps have says little, but never less than nothing.
+            (phrase, if weight > 0.0 { weight } else { 1e-6 })
+        };
+        Self { phrases: phrases.map(weigh).collect(), average: length as f64 / all }
+    }
+
+    fn score(&self, texts: &Texts) -> f64 {
+        const SATURATION: f64 = 1.2;
+        const LENGTH: f64 = 0.75;
+        let words = take_apart(texts);
+        let length = words.iter().map(Vec::len).sum::<usize>() as f64;
+        let one = |(phrase, weight): &(&Phrase, f64)| {
+            let count = count(phrase, &words);
+            let longer = 1.0 - LENGTH + LENGTH * length / self.average;
+            weight * (count * (SATURATION + 1.0) / (count + SATURATION * longer))
+        };
+        self.phrases.iter().map(one).sum()
+    }
+}
+
+fn take_apart(texts: &Texts) -> Vec<Vec<Word>> {
+    texts.values().map(|text| words(text).collect()).collect()
+}
+
+fn count(phrase: &Phrase, words: &[Vec<Word>]) -> f64 {
+    words.iter().map(|words| phrase.count(words)).sum::<usize>() as f64
+}

@@ -1,0 +1,82 @@
+//! Queries without an index: every step is looked at. For stores that have nothing better.
+
+use std::collections::{BTreeMap, HashMap};
+
+use stepback_model::ids::WorkspaceId;
+use stepback_model::record::Session;
+
+use crate::port::{Page, Placed, Query, StoredCheckpoint, Tally};
+use crate::query::Cursor;
+
+/// All that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'l> {
+    /// Sessions.
+    pub sessions: &'l [Session],
+    /// Their steps, in order of their commits.
+    pub steps: &'l [StoredCheckpoint],
+}
+
+/// Steps that a query asks for, whatever its cursor and limit, in its order.
+pub(crate) fn matching<'l>(
+    log: Rows<'l>,
+    workspace: Option<WorkspaceId>,
+    query: &Query,
+) -> Vec<(Cursor, WorkspaceId, &'l StoredCheckpoint)> {
+    let sessions: HashMap<_, &Session> = log.sessions.iter().map(|session| (session.id, session)).collect();
+    let mut found: Vec<_> = (log.steps.iter().zip(1..))
+        .filter_map(|(stored, position)| {
+            let session = sessions.get(&stored.checkpoint.step.session)?;
+            let wanted = workspace.is_none_or(|workspace| workspace == session.workspace)
+                && query.matches(stored, &session.agent);
+            wanted.then(|| (query.place(stored, position), session.workspace, stored))
+        })
+        .collect();
+    found.sort_by_key(|(place, _, _)| *place);
+    if !query.oldest_first {
+        found.reverse();
+    }
+    found
+}
+
+/// One page of what a query asks for.
+pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Page {
+    let mut found = matching(log, workspace, query);
+    let total = found.len() as u64;
+    if let Some(from) = query.from {
+        found.retain(|(place, _, _)| if query.oldest_first { *place > from } else { *place < from });
+    }
+    let most = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let next = match most {
+        0 => None,
+        _ if found.len() > most => Some(found[most - 1].0),
+        _ => None,
+    };
+    found.truncate(most);
+    let placed = |(_, workspace, stored): (Cursor, WorkspaceId, &StoredCheckpoint)| Placed {
+        workspace,
+        stored: stored.clone(),
+    };
+    Page { steps: found.into_iter().map(placed).collect(), total, next }
+}
+
+/// How many steps of each agent and kind a workspace has.
+pub fn tally(log: Rows<'_>, workspace: WorkspaceId) -> Vec<Tally> {
+    let mut counted: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
+    for session in log.sessions.iter().filter(|session| session.workspace == workspace) {
+        let own = |stored: &&StoredCheckpoint| stored.checkpoint.step.session == session.id;
+        for stored in log.steps.iter().filter(own) {
+            let step = &stored.checkpoint.step;
+            let (agent, kind) = (session.agent.as_str(), step.kind);
+            let tally = counted.entry((agent, kind.as_str())).or_insert_with(|| Tally {
+                agent: agent.to_string(),
+                kind,
+                steps: 0,
+                failed: 0,
+            });
+            tally.steps += 1;
+            tally.failed += u64::from(step.facts.failed);
+        }
+    }
+    counted.into_values().collect()
+}

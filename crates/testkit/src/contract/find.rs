@@ -1,0 +1,280 @@
+//! Promises about queries and searches: what is asked for is found, nothing else, in the order asked for.
+
+use stepback_model::hash::Hash;
+use stepback_model::ids::{OpId, StepId, WorkspaceId};
+use stepback_model::record::{Annotation, Facts, Session, Step, StepKind, Trigger};
+use stepback_model::search::{Field, Pattern, Texts};
+use stepback_model::time::Timestamp;
+use stepback_store::port::{By, Document, Found, Mutation, Query, Search, Store};
+
+use crate::sample::{Sample, append};
+
+fn numbers(store: &dyn Store, workspace: Option<WorkspaceId>, query: &Query) -> Vec<u64> {
+    let page = store.find(workspace, query).unwrap();
+    page.steps.iter().map(|placed| placed.stored.checkpoint.step.number).collect()
+}
+
+/// Two workspaces with sessions of two agents, and five steps.
+fn two_workspaces(store: &dyn Store) -> (WorkspaceId, WorkspaceId) {
+    let sample = Sample::new(1);
+    let (one, mine) = sample.begin(store, b"/one");
+    let (two, _) = sample.begin(store, b"/two");
+    let theirs = Session { agent: "other".into(), ..sample.session(two.id) };
+    store.commit(None, &[Mutation::AddSession(theirs.clone())]).unwrap();
+    let step = |session: &Session, at: i64, duration: Option<u64>, worker: Option<&str>| {
+        let step = sample.step(session.id, Hash::from_bytes([at as u8; 32]));
+        let facts = Facts { duration, worker: worker.map(Into::into), ..Facts::default() };
+        Step { at: Timestamp::from_micros(at), facts, ..step }
+    };
+    let light = |step: Step| Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
+    let labelled = Annotation {
+        label: Some("here".into()),
+        note: None,
+        tags: vec!["one".into(), "with \"quotes\"".into()],
+    };
+    let first = step(&mine, 30, Some(5), None);
+    let hidden = step(&mine, 10, None, None);
+    let hide = Mutation::SetHidden { steps: vec![hidden.id], by: Some(OpId::from_bytes([1; 16])) };
+    store
+        .commit(
+            None,
+            &[
+                Mutation::AppendStep { step: first, annotation: labelled, trigger: Some(Trigger::Manual) },
+                light(step(&theirs, 20, Some(70), Some("helper"))),
+                append(hidden),
+                light(step(&theirs, 40, Some(5), None)),
+                append(step(&mine, 40, Some(900), None)),
+                hide,
+            ],
+        )
+        .unwrap();
+    (one.id, two.id)
+}
+
+/// Every condition limits what is found, in one workspace and in all.
+pub fn steps_are_found_by_every_condition(store: &dyn Store) {
+    let (one, two) = two_workspaces(store);
+    let all = Query::default;
+    let here = |query: Query| numbers(store, Some(one), &query);
+    let anywhere = |query: Query| store.find(None, &query).unwrap().total;
+    assert_eq!(here(all()), [3, 2, 1]);
+    assert_eq!(anywhere(all()), 5);
+    assert_eq!(here(Query { agent: Some("other".into()), ..all() }), [0; 0]);
+    assert_eq!(numbers(store, Some(two), &Query { agent: Some("other".into()), ..all() }), [2, 1]);
+    assert_eq!(anywhere(Query { agent: Some("sample".into()), ..all() }), 3);
+    assert_eq!(numbers(store, None, &Query { worker: Some("helper".into()), ..all() }), [1]);
+    let at = Timestamp::from_micros;
+    assert_eq!(here(Query { since: Some(at(30)), ..all() }), [3, 1]);
+    assert_eq!(here(Query { until: Some(at(30)), ..all() }), [2, 1]);
+    assert_eq!(here(Query { since: Some(at(11)), until: Some(at(39)), ..all() }), [1]);
+    assert_eq!(here(Query { state: Some(Hash::from_bytes([10; 32])), ..all() }), [2]);
+    assert_eq!(anywhere(Query { checkpoint: Some(false), ..all() }), 2);
+    assert_eq!(anywhere(Query { checkpoint: Some(true), ..all() }), 3);
+    assert_eq!(here(Query { hidden: Some(true), ..all() }), [2]);
+    assert_eq!(here(Query { hidden: Some(false), ..all() }), [3, 1]);
+    assert_eq!(here(Query { label: Some("here".into()), ..all() }), [1]);
+    assert_eq!(here(Query { label: Some("her".into()), ..all() }), [0; 0]);
+    assert_eq!(here(Query { tag: Some("with \"quotes\"".into()), ..all() }), [1]);
+    assert_eq!(here(Query { tag: Some("on".into()), ..all() }), [0; 0]);
+    assert_eq!(anywhere(Query { min_duration: Some(70), ..all() }), 2);
+}
+
+/// Steps are counted by agent and kind.
+pub fn steps_are_counted_by_agent_and_kind(store: &dyn Store) {
+    let (one, two) = two_workspaces(store);
+    let counted = |workspace: WorkspaceId| -> Vec<(String, StepKind, u64, u64)> {
+        let tally = store.tally(workspace).unwrap().into_iter();
+        tally.map(|tally| (tally.agent, tally.kind, tally.steps, tally.failed)).collect()
+    };
+    assert_eq!(counted(one), [("sample".to_string(), StepKind::Checkpoint, 3, 0)]);
+    let sample = Sample::new(3);
+    let session = store.sessions(two).unwrap().into_iter().find(|session| session.agent == "other").unwrap();
+    let facts = Facts { failed: true, ..Facts::default() };
+    let failed =
+        Step { kind: StepKind::ToolEnd, facts, ..sample.step(session.id, Hash::from_bytes([1; 32])) };
+    store.commit(None, &[append(failed)]).unwrap();
+    let other = || "other".to_string();
+    assert_eq!(counted(two), [(other(), StepKind::Checkpoint, 2, 0), (other(), StepKind::ToolEnd, 1, 1)]);
+}
+
+/// Steps come in the order asked for, and a cursor goes through all of them, whatever is added meanwhile.
+pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
+    let (one, two) = two_workspaces(store);
+    let by = |by: By, oldest_first: bool| Query { by, oldest_first, ..Query::default() };
+    assert_eq!(numbers(store, Some(one), &by(By::Time, true)), [2, 1, 3]);
+    assert_eq!(numbers(store, Some(one), &by(By::Duration, false)), [3, 1, 2]);
+    assert_eq!(numbers(store, None, &by(By::Commit, true)), [1, 1, 2, 2, 3]);
+    let sample = Sample::new(2);
+    for order in [By::Commit, By::Time, By::Duration] {
+        for oldest_first in [true, false] {
+            for workspace in [None, Some(one), Some(two)] {
+                let whole = store.find(workspace, &by(order, oldest_first)).unwrap();
+                let mut query = Query { limit: Some(2), ..by(order, oldest_first) };
+                let mut seen = Vec::new();
+                loop {
+                    let page = store.find(workspace, &query).unwrap();
+                    assert!(page.total >= whole.total && page.steps.len() <= 2);
+                    seen.extend(page.steps);
+                    let Some(next) = page.next else { break };
+                    query.from = Some(next.to_string().parse().unwrap());
+                    if order == By::Commit && !oldest_first {
+                        let session = store.sessions(one).unwrap()[0].id;
+                        store
+                            .commit(None, &[append(sample.step(session, Hash::from_bytes([9; 32])))])
+                            .unwrap();
+                    }
+                }
+                assert_eq!(seen, whole.steps, "{order:?} {oldest_first} {workspace:?}");
+            }
+        }
+    }
+    let nothing = store.find(None, &Query { limit: Some(0), ..Query::default() }).unwrap();
+    assert!(nothing.steps.is_empty() && nothing.next.is_none() && nothing.total >= 5);
+}
+
+/// Tells the store a text of every step that it does not know.
+fn tell(store: &dyn Store, text: impl Fn(&Step) -> String) -> usize {
+    let steps = store.unindexed(1000).unwrap();
+    let documents: Vec<Document> = (steps.into_iter())
+        .map(|stored| {
+            let mut texts = Texts::from([(Field::Output, text(&stored.checkpoint.step))]);
+            if let Some(label) = &stored.checkpoint.annotation.label {
+                texts.insert(Field::Annotation, label.clone());
+            }
+            if stored.purged {
+                texts.clear();
+            }
+            Document { stored, texts }
+        })
+        .collect();
+    store.index(&documents).unwrap();
+    documents.len()
+}
+
+fn look(store: &dyn Store, text: &str) -> Found {
+    store.search(&Search::new(Pattern::words(text).unwrap(), 100)).unwrap()
+}
+
+fn found(found: &Found) -> Vec<u64> {
+    found.hits.iter().map(|hit| hit.stored.checkpoint.step.number).collect()
+}
+
+/// Appends one step for each summary.
+fn steps(store: &dyn Store, summaries: &[&str]) -> (WorkspaceId, Vec<StepId>) {
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(store, b"/w");
+    let step = |summary: &&str| Step {
+        summary: summary.to_string(),
+        ..sample.step(session.id, Hash::from_bytes([7; 32]))
+    };
+    let steps: Vec<Step> = summaries.iter().map(step).collect();
+    let mutations: Vec<Mutation> = steps.iter().cloned().map(append).collect();
+    store.commit(None, &mutations).unwrap();
+    (workspace.id, steps.iter().map(|step| step.id).collect())
+}
+
+/// Words, phrases, beginnings and what is left out, best first, with what was found marked.
+pub fn words_are_found_and_marked(store: &dyn Store) {
+    steps(
+        store,
+        &[
+            "the build failed in src/parser.rs",
+            "build, build and build again",
+            "nothing to see here at all, but it goes on for quite a while; build",
+            "Größe ändern: NOT AND OR \"quoted\" col:x ^y {z}",
+        ],
+    );
+    assert_eq!(look(store, "build").total, 0, "nothing was told yet");
+    assert_eq!(tell(store, |step| step.summary.clone()), 4);
+    assert_eq!(found(&look(store, "build")), [2, 1, 3], "best first");
+    assert_eq!(found(&look(store, "BUILD failed")), [1]);
+    assert_eq!(found(&look(store, "\"build and build\"")), [2]);
+    assert_eq!(found(&look(store, "\"failed build\"")), [0; 0]);
+    assert_eq!(found(&look(store, "parser.rs")), [1]);
+    assert_eq!(found(&look(store, "pars*")), [1]);
+    assert_eq!(found(&look(store, "pars")), [0; 0]);
+    assert_eq!(found(&look(store, "build -failed -again")), [3]);
+    assert_eq!(found(&look(store, "größe")), [4]);
+    assert_eq!(found(&look(store, "not and or col:x")), [4]);
+    let hits = look(store, "failed src").hits;
+    let [snippet] = &hits[0].snippets[..] else { panic!("{hits:?}") };
+    let marked: Vec<&str> = snippet.marks.iter().map(|(from, to)| &snippet.text[*from..*to]).collect();
+    assert_eq!((snippet.field, marked), (Field::Output, vec!["failed", "src"]));
+}
+
+/// A substring is found wherever it is, newest first.
+pub fn a_substring_is_found_anywhere(store: &dyn Store) {
+    steps(store, &["let x = foo_bar(&mut y)?;", "FOO_BAR", "nothing", "ÄÖÜ straße"]);
+    tell(store, |step| step.summary.clone());
+    let look = |text: &str| store.search(&Search::new(Pattern::substring(text).unwrap(), 100)).unwrap();
+    assert_eq!(found(&look("oo_ba")), [2, 1]);
+    assert_eq!(found(&look("(&mut y)?")), [1]);
+    assert_eq!(found(&look("x")), [1]);
+    assert_eq!(found(&look("öü S")), [4]);
+    assert_eq!(found(&look("%")), [0; 0]);
+    assert_eq!(found(&look("_ar\"' OR 1=1 --")), [0; 0]);
+    assert_eq!(found(&look("\0")), [0; 0]);
+}
+
+/// A search looks only among the steps that a query asks for, and is gone through part by part.
+pub fn a_search_is_limited_and_goes_on(store: &dyn Store) {
+    let (one, two) = two_workspaces(store);
+    tell(store, |_| "same words everywhere".into());
+    let all = Search::new(Pattern::words("words").unwrap(), 100);
+    assert_eq!(store.search(&all).unwrap().total, 5);
+    let here = Search { workspace: Some(one), ..all.clone() };
+    assert_eq!(found(&store.search(&here).unwrap()), [3, 2, 1], "equally good: newest first");
+    let slow = Query { min_duration: Some(70), ..Query::default() };
+    let among = Search { workspace: Some(two), among: slow, ..all.clone() };
+    assert_eq!(found(&store.search(&among).unwrap()), [1]);
+    let kinds = Query { kinds: vec![StepKind::Error], ..Query::default() };
+    assert_eq!(store.search(&Search { among: kinds, ..all.clone() }).unwrap().total, 0);
+    let agent = Query { agent: Some("other".into()), failed: Some(false), ..Query::default() };
+    assert_eq!(store.search(&Search { among: agent, ..all.clone() }).unwrap().total, 2);
+    let by_time = Query { by: By::Time, oldest_first: true, ..Query::default() };
+    let oldest = Search { workspace: Some(one), among: by_time, ranked: false, ..all.clone() };
+    assert_eq!(found(&store.search(&oldest).unwrap()), [2, 1, 3]);
+    for pattern in [Pattern::words("same").unwrap(), Pattern::substring("ME W").unwrap()] {
+        let whole = store.search(&Search::new(pattern.clone(), 100)).unwrap();
+        let mut part = Search::new(pattern, 2);
+        let mut hits = Vec::new();
+        loop {
+            let found = store.search(&part).unwrap();
+            assert_eq!(found.total, 5);
+            hits.extend(found.hits);
+            let Some(next) = found.next else { break };
+            part.skip = next;
+        }
+        assert_eq!(hits, whole.hits);
+    }
+}
+
+/// What is said about a step later is found, and what is given up is not.
+pub fn the_index_follows_the_log(store: &dyn Store) {
+    let (_, ids) = steps(store, &["first", "second", "third"]);
+    assert_eq!(store.unindexed(2).unwrap().len(), 2);
+    assert_eq!(tell(store, |step| step.summary.clone()), 3);
+    assert_eq!(tell(store, |step| step.summary.clone()), 0);
+    let label = |text: &str| Annotation { label: Some(text.into()), ..Annotation::default() };
+    let annotate = |step: StepId, annotation: Annotation| {
+        store.commit(None, &[Mutation::Annotate { step, annotation }]).unwrap();
+    };
+    annotate(ids[0], label("golden"));
+    assert_eq!(tell(store, |step| step.summary.clone()), 1);
+    assert_eq!(found(&look(store, "golden first")), [1]);
+    annotate(ids[0], label("silver"));
+    assert_eq!(tell(store, |step| step.summary.clone()), 1);
+    assert_eq!((look(store, "golden").total, look(store, "silver").total), (0, 1));
+    annotate(ids[0], Annotation::default());
+    assert_eq!(tell(store, |step| step.summary.clone()), 1);
+    assert_eq!((look(store, "silver").total, look(store, "first").total), (0, 1));
+    let by = Some(OpId::from_bytes([1; 16]));
+    let hide = Mutation::SetHidden { steps: vec![ids[1]], by };
+    store.commit(None, &[hide, Mutation::Purge { steps: vec![ids[1], ids[2]] }]).unwrap();
+    assert_eq!(tell(store, |step| step.summary.clone()), 1);
+    assert_eq!((look(store, "second").total, look(store, "third").total), (0, 1));
+    store.forget_index().unwrap();
+    assert_eq!(look(store, "third").total, 0);
+    assert_eq!(tell(store, |step| step.summary.clone()), 3);
+    assert_eq!(found(&look(store, "third")), [3]);
+}
