@@ -15,11 +15,14 @@ use tokio::time::{Instant, Sleep};
 use crate::connect::{AnyBody, AnyError};
 use crate::recording::{Asked, Recording};
 use crate::refusal::chain;
-use crate::shared::{Shared, count};
+use crate::shared::Shared;
 
 /// After the end of what the model says, so long may nothing come before the sink is told. What comes later is passed on and
 /// not recorded; as a rule the end of the body comes at once.
 const QUIET: Duration = Duration::from_millis(50);
+
+/// However much still comes, the sink is told so long after that end.
+const SETTLED: Duration = Duration::from_millis(250);
 
 /// So many bytes are held back at most.
 const MOST_HELD: usize = 1 << 20;
@@ -124,8 +127,8 @@ impl AnswerBody {
             self.over = Some(Over::Clean);
             if let Some(recording) = self.recording.take() {
                 let told = recording.tell(Ended::Complete);
-                if tokio::time::timeout(self.shared.limits.hold, told).await.is_err() {
-                    count(&self.shared.counts.sink_late);
+                if tokio::time::timeout(self.shared.patience(), told).await.is_err() {
+                    self.shared.was_late();
                 }
             }
             self.stage = Stage::Releasing;
@@ -160,7 +163,7 @@ impl AnswerBody {
         };
         self.stage = match self.recording.take() {
             Some(recording) => {
-                let patience = tokio::time::sleep(self.shared.limits.hold);
+                let patience = tokio::time::sleep(self.shared.patience());
                 Stage::Telling(recording.tell(ended), Box::pin(patience))
             }
             None => Stage::Releasing,
@@ -185,7 +188,7 @@ impl AnswerBody {
                 } else if last {
                     self.hold(frame);
                     let now = Instant::now();
-                    let latest = *self.settled.get_or_insert(now + self.shared.limits.hold);
+                    let latest = *self.settled.get_or_insert(now + SETTLED);
                     let quiet = tokio::time::sleep_until((now + QUIET).min(latest));
                     self.stage = Stage::Settling(Box::pin(quiet));
                     if self.held_bytes > MOST_HELD {
@@ -240,7 +243,7 @@ impl Body for AnswerBody {
                 Stage::Telling(told, patience) => {
                     if Pin::new(told).poll(cx).is_pending() {
                         ready!(patience.as_mut().poll(cx));
-                        count(&this.shared.counts.sink_late);
+                        this.shared.was_late();
                     }
                     this.stage = Stage::Releasing;
                 }

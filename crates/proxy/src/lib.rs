@@ -72,7 +72,8 @@ pub struct Limits {
     pub connect: Duration,
     /// How long the model may say nothing at all. Agents have limits of their own, and this must not be the shorter one.
     pub idle: Duration,
-    /// How long the last piece of an answer waits for the sink.
+    /// How long the last piece of an answer waits for the sink, so that what the agent does next is recorded after it. After
+    /// a sink was late, it waits only a moment until one is done again.
     pub hold: Duration,
 }
 
@@ -83,7 +84,7 @@ impl Default for Limits {
             recorded_total: 512 << 20,
             connect: Duration::from_secs(30),
             idle: Duration::from_secs(60 * 60),
-            hold: Duration::from_millis(250),
+            hold: Duration::from_secs(2),
         }
     }
 }

@@ -262,6 +262,7 @@ impl Recording {
             };
             let exchange = Exchange { id: asked.id.clone(), request, response };
             shared.tell(|sink| sink.ended(&asked.id, &exchange));
+            shared.is_done();
             // Whoever waited may be gone.
             let _ = done.send(());
         });

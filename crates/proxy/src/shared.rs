@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -14,6 +15,8 @@ use crate::{Answers, Limits, Sink, Stats};
 
 /// So many calls of the sink at once. One that hangs must not take the threads that resolve names.
 const SINK_CALLS: usize = 64;
+/// So long is waited for a sink that was late the last time.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Shared {
     pub(crate) sink: Arc<dyn Sink>,
@@ -25,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// The proxy was told to end, and its patience with running streams is over.
     pub(crate) ending: AtomicBool,
+    /// The sink was not done in time, and has not been done since.
+    late: AtomicBool,
     runtime: Handle,
     sink_calls: Arc<Semaphore>,
     waiting: Waiting,
@@ -89,6 +94,7 @@ impl Shared {
             models,
             counts: Counts::default(),
             ending: AtomicBool::new(false),
+            late: AtomicBool::new(false),
             runtime,
             sink_calls: Arc::new(Semaphore::new(SINK_CALLS)),
             waiting: Waiting::default(),
@@ -134,6 +140,26 @@ impl Shared {
         if catch_unwind(AssertUnwindSafe(|| call(&*self.sink))).is_err() {
             count(&self.counts.sink_panicked);
         }
+    }
+
+    /// How long the end of an answer waits for the sink. One that hangs costs the agent its whole patience once, not with
+    /// every call.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.late.load(Ordering::Relaxed) {
+            true => self.limits.hold.min(LITTLE_PATIENCE),
+            false => self.limits.hold,
+        }
+    }
+
+    /// The end of an answer went out before the sink was done with it.
+    pub(crate) fn was_late(&self) {
+        self.late.store(true, Ordering::Relaxed);
+        count(&self.counts.sink_late);
+    }
+
+    /// The sink is done with an answer.
+    pub(crate) fn is_done(&self) {
+        self.late.store(false, Ordering::Relaxed);
     }
 
     /// Waits until the sink was told everything.
