@@ -52,23 +52,7 @@ struct Import<'a> {
 
 impl<'a> Import<'a> {
     fn event(&self, kind: StepKind, at: Option<Timestamp>, key: String) -> Event {
-        Event {
-            agent: self.place.agent.name().into(),
-            session: self.place.session.clone(),
-            kind,
-            at,
-            key: Some(key),
-            call: None,
-            tool: None,
-            worker: None,
-            summary: String::new(),
-            input: None,
-            output: None,
-            error: None,
-            duration: None,
-            metadata: None,
-            raw: None,
-        }
+        Event { at, key: Some(key), ..Event::new(self.place.agent.name(), &self.place.session, kind, "") }
     }
 
     fn message<'m: 'a>(&mut self, message: &'m Message) {

@@ -67,23 +67,7 @@ impl Journal<'_> {
 
     /// An event of this session.
     pub fn event(&self, kind: StepKind, summary: &str) -> Event {
-        Event {
-            agent: NAME.into(),
-            session: self.session.clone(),
-            kind,
-            at: None,
-            key: None,
-            call: None,
-            tool: None,
-            worker: None,
-            summary: one_line(summary),
-            input: None,
-            output: None,
-            error: None,
-            duration: None,
-            metadata: None,
-            raw: None,
-        }
+        Event::new(NAME, &self.session, kind, one_line(summary))
     }
 
     /// Records an event. Secrets are taken out first.

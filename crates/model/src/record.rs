@@ -502,6 +502,22 @@ pub enum OpStatus {
     Reverted,
 }
 
+impl OpStatus {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Applying => "applying",
+            Self::Done => "done",
+            Self::Reverted => "reverted",
+        }
+    }
+
+    /// Parses the stable name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Applying, Self::Done, Self::Reverted].into_iter().find(|status| status.as_str() == text)
+    }
+}
+
 /// Something stepback itself did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Operation {

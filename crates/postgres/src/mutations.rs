@@ -12,7 +12,7 @@ use stepback_store::port::{Mutation, Receipt};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
-use crate::{rows, text};
+use crate::text;
 
 /// A value that a statement keeps.
 type Owned = Box<dyn ToSql + Sync + Send>;
@@ -156,7 +156,7 @@ pub(crate) fn the_rest(
                     bytes(op.id.as_bytes()),
                     bytes(op.workspace.as_bytes()),
                     Box::new(*number),
-                    Box::new(rows::status_name(op.status)),
+                    Box::new(op.status.as_str()),
                     Box::new(op.undone),
                     Box::new(op.journal.map(|hash| hash.as_bytes().to_vec())),
                     Box::new(op.at.as_micros()),
@@ -217,7 +217,7 @@ fn change(mutation: &Mutation) -> Option<Planned> {
         }
         Mutation::SetOpStatus { op, status } => Planned::new(
             "UPDATE stepback_operations SET status = $2, journal = CASE $2 WHEN 'applying' THEN journal END WHERE id = $1",
-            vec![bytes(op.as_bytes()), Box::new(rows::status_name(*status))],
+            vec![bytes(op.as_bytes()), Box::new(status.as_str())],
         ),
         Mutation::SetOpUndone { op, undone } => Planned::new(
             "UPDATE stepback_operations SET undone = $2 WHERE id = $1",

@@ -93,26 +93,11 @@ impl Record for Operation {
             at: Timestamp::from_micros(get(row, 3)?),
             summary: words(row, 4)?,
             action: document::<Action>(row, 5)?,
-            status: named(row, 6, parse_status)?,
+            status: named(row, 6, OpStatus::parse)?,
             undone: get(row, 7)?,
             journal: maybe_id(row, 8, Hash::from_slice)?,
         })
     }
-}
-
-/// The stable name of a status.
-pub(crate) fn status_name(status: OpStatus) -> &'static str {
-    match status {
-        OpStatus::Applying => "applying",
-        OpStatus::Done => "done",
-        OpStatus::Reverted => "reverted",
-    }
-}
-
-fn parse_status(text: &str) -> Option<OpStatus> {
-    [OpStatus::Applying, OpStatus::Done, OpStatus::Reverted]
-        .into_iter()
-        .find(|status| status_name(*status) == text)
 }
 
 /// One column.

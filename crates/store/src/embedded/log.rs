@@ -143,7 +143,7 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
                 blob(op.id.as_bytes()),
                 workspace,
                 number,
-                status_name(op.status),
+                op.status.as_str(),
                 op.undone,
                 op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
                 op.at.as_micros(),
@@ -157,7 +157,7 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
             db.prepare_cached(
                 "UPDATE operations SET status = ?2, journal = CASE ?2 WHEN 'applying' THEN journal END WHERE id = ?1",
             )?
-            .execute(params![blob(op.as_bytes()), status_name(*status)])?;
+            .execute(params![blob(op.as_bytes()), status.as_str()])?;
         }
         Mutation::SetOpUndone { op, undone } => {
             db.prepare_cached("UPDATE operations SET undone = ?2 WHERE id = ?1")?
@@ -335,7 +335,7 @@ fn read_operation(row: &Row<'_>) -> rusqlite::Result<Operation> {
         at: Timestamp::from_micros(row.get(3)?),
         summary: row.get(4)?,
         action: document::<Action>(row, 5)?,
-        status: named(row, 6, parse_status)?,
+        status: named(row, 6, OpStatus::parse)?,
         undone: row.get(7)?,
         journal: row.get_ref(8)?.as_blob_or_null()?.and_then(Hash::from_slice),
     })
@@ -347,20 +347,6 @@ fn exists(what: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
         Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Exists { what },
         _ => error.into(),
     }
-}
-
-fn status_name(status: OpStatus) -> &'static str {
-    match status {
-        OpStatus::Applying => "applying",
-        OpStatus::Done => "done",
-        OpStatus::Reverted => "reverted",
-    }
-}
-
-fn parse_status(text: &str) -> Option<OpStatus> {
-    [OpStatus::Applying, OpStatus::Done, OpStatus::Reverted]
-        .into_iter()
-        .find(|status| status_name(*status) == text)
 }
 
 fn blob(bytes: &[u8; 16]) -> &[u8] {
