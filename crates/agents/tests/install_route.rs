@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use stepback_agents::Agent;
-use stepback_agents::install::{Place, Route, Run, RunPlan, routes, run_command, through};
+use stepback_agents::install::{Place, Route, Run, RunPlan, in_the_way, routes, run_command, through};
 use tempfile::TempDir;
 
 struct Desk {
@@ -31,12 +31,12 @@ impl Desk {
         Self { dir, place }
     }
 
-    fn routed(&self, agent: Agent, argv: &[&str], environment: &[(&str, &str)]) -> (Vec<Route>, RunPlan) {
+    fn with_run<T>(&self, argv: &[&str], environment: &[(&str, &str)], ask: impl FnOnce(&Run<'_>) -> T) -> T {
         let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
         let environment: Vec<(OsString, OsString)> =
             environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
         let temp = self.dir.path().join("temp");
-        let run = Run {
+        ask(&Run {
             argv: &argv,
             cwd: &self.place.workspace,
             environment: &environment,
@@ -44,15 +44,26 @@ impl Desk {
             binary: Path::new("/usr/bin/stepback"),
             strict: false,
             temp_dir: &temp,
-        };
-        let found = routes(agent, &run);
-        let mut plan = run_command(agent, &run).unwrap();
+        })
+    }
+
+    fn hindrance(&self, environment: &[(&str, &str)]) -> Option<&'static str> {
+        self.with_run(&["claude"], environment, in_the_way)
+    }
+
+    fn routed(&self, agent: Agent, argv: &[&str], environment: &[(&str, &str)]) -> (Vec<Route>, RunPlan) {
+        self.with_run(argv, environment, |run| Self::routed_in(agent, run))
+    }
+
+    fn routed_in(agent: Agent, run: &Run<'_>) -> (Vec<Route>, RunPlan) {
+        let found = routes(agent, run);
+        let mut plan = run_command(agent, run).unwrap();
         let ours: Vec<(Route, String)> = found
             .iter()
             .enumerate()
             .map(|(at, route)| (route.clone(), format!("http://127.0.0.1:{}", 7000 + at)))
             .collect();
-        through(agent, &run, &ours, &mut plan).unwrap();
+        through(agent, run, &ours, &mut plan).unwrap();
         (found, plan)
     }
 }
@@ -130,6 +141,15 @@ fn opencode_is_told_for_every_provider_in_use() {
     assert_eq!(told["provider"]["local"]["options"]["baseURL"], "http://127.0.0.1:7000");
     assert_eq!(told["provider"]["anthropic"]["options"]["baseURL"], "http://127.0.0.1:7001");
     assert_eq!(told["plugin"].as_array().unwrap().len(), 1, "the hooks stay");
+}
+
+#[test]
+fn what_goes_through_a_proxy_of_the_network_is_left_alone() {
+    let desk = Desk::new(&[]);
+    let hindered = |environment: &[(&str, &str)]| desk.hindrance(environment);
+    assert_eq!(hindered(&[("https_proxy", "http://proxy.example:3128")]), Some("https_proxy"));
+    assert_eq!(hindered(&[("HTTPS_PROXY", "")]), None);
+    assert_eq!(hindered(&[("NO_PROXY", "*")]), None);
 }
 
 #[test]

@@ -46,13 +46,14 @@ pub(crate) fn ready<'a>(
     stage: &'a Stage<'a>,
     goes_on: Option<String>,
 ) -> Result<Ready<'a>, RerunError> {
-    let (work, own_home, temp) = (stage.scratch.root.clone(), stage.dir.join("home"), stage.dir.join("tmp"));
+    let (work, own_home, temp) =
+        (stage.scratch.root.clone(), stage.around.dir.join("home"), stage.around.dir.join("tmp"));
     let aside = run::aside(stage);
     for dir in [&own_home, &temp, &aside] {
         fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
     }
     if goes_on.is_none() {
-        home::furnish(agent, stage.home, &own_home).map_err(io("copy the agent's settings"))?;
+        home::furnish(agent, stage.around.home, &own_home).map_err(io("copy the agent's settings"))?;
     }
 
     let started = wish.tape.session.info.started.clone().unwrap_or_default();
@@ -69,7 +70,7 @@ pub(crate) fn ready<'a>(
     };
     let argv: Vec<OsString> =
         command(agent, wish, &started, goes_on.as_deref()).into_iter().map(OsString::from).collect();
-    if which(&argv, stage.environment).is_none() {
+    if which(&argv, stage.around.environment).is_none() {
         let program = argv.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         return Err(RerunError::NoAgent { agent, program });
     }
@@ -107,14 +108,14 @@ fn asked<'r>(
     stage: &'r Stage<'_>,
     temp_dir: &'r Path,
 ) -> Run<'r> {
-    Run { argv, cwd, environment, place, binary: stage.program, strict: false, temp_dir }
+    Run { argv, cwd, environment, place, binary: stage.around.program, strict: false, temp_dir }
 }
 
 /// What the directories of then are now.
 fn directories(stage: &Stage<'_>, started: &Started, work: &Path, home: &Path, temp: &Path) -> Directories {
     let mut all = vec![("{workspace}", stage.original_root.to_path_buf(), work.to_path_buf())];
     let then = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-    let own = then(&started.home).unwrap_or_else(|| stage.home.to_path_buf());
+    let own = then(&started.home).unwrap_or_else(|| stage.around.home.to_path_buf());
     all.push(("{home}", own, home.to_path_buf()));
     if let Some(then) = then(&started.temp) {
         all.push(("{temp}", then, temp.to_path_buf()));
@@ -145,19 +146,21 @@ fn environment(
     temp: &Path,
     aside: &Path,
 ) -> Vec<(OsString, OsString)> {
-    let mut all: Vec<(OsString, OsString)> = stage.environment.to_vec();
-    all.retain(|(name, _)| !LEFT_OUT.iter().any(|left| name == left));
+    let mut all: Vec<(OsString, OsString)> = stage.around.environment.to_vec();
+    // Its model is on its own loopback, which no proxy of the network can reach.
+    let left_out = || LEFT_OUT.iter().chain(&install::IN_THE_WAY);
+    all.retain(|(name, _)| !left_out().any(|left| name == left));
     let mut set = |name: &str, value: OsString| {
         all.retain(|(known, _)| known != name);
         all.push((name.into(), value));
     };
     set("HOME", home.into());
     set("TMPDIR", temp.into());
-    set("STEPBACK_HOME", stage.store.into());
+    set("STEPBACK_HOME", stage.around.store.into());
     set(policy::VARIABLE, aside.join("policy.json").into());
     set(carried::VARIABLE, "1".into());
     if wish.on_difference != OnDifference::Live {
-        let missing = |key: &&&str| !stage.environment.iter().any(|(name, _)| name == **key);
+        let missing = |key: &&&str| !stage.around.environment.iter().any(|(name, _)| name == **key);
         let keys: Vec<&str> = KEYS.iter().filter(missing).copied().collect();
         for key in keys.into_iter().filter(|_| matches!(agent, Agent::Claude | Agent::Gemini)) {
             set(key, "a-recording-needs-no-key".into());

@@ -71,7 +71,7 @@ pub(crate) fn ready<'a>(
     stage: &'a Stage<'a>,
     goes_on: Option<&Session>,
 ) -> Result<Ready<'a>, RerunError> {
-    let (aside, temp) = (run::aside(stage), stage.dir.join("tmp"));
+    let (aside, temp) = (run::aside(stage), stage.around.dir.join("tmp"));
     for dir in [&aside, &temp] {
         fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
     }
@@ -79,7 +79,7 @@ pub(crate) fn ready<'a>(
     let directories = Directories {
         all: vec![("{workspace}", stage.original_root.to_path_buf(), stage.scratch.root.clone())],
     };
-    let base = stage.environment.iter().find(|(name, _)| name == "ANTHROPIC_BASE_URL");
+    let base = stage.around.environment.iter().find(|(name, _)| name == "ANTHROPIC_BASE_URL");
     let base = base.and_then(|(_, value)| value.to_str()).filter(|base| !base.is_empty());
     let upstream = base.unwrap_or("https://api.anthropic.com").to_owned();
     let routes = vec![Route { name: NAME.to_owned(), upstream }];
@@ -92,12 +92,12 @@ pub(crate) fn ready<'a>(
         let file = aside.join("beginning.json");
         let text = serde_json::to_vec(&beginning).unwrap_or_default();
         fs::write(&file, text).map_err(io("write into the rerun's directory"))?;
-        let words = [stage.program, Path::new("agent"), Path::new(OPTION), &file];
+        let words = [stage.around.program, Path::new("agent"), Path::new(OPTION), &file];
         let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
         let mut env: Vec<(String, String)> =
-            stage.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
+            stage.around.environment.iter().map(|(name, value)| (text(name), text(value))).collect();
         // Commands need a place for passing files, and behind the fence there is none but this.
-        for (name, dir) in [("STEPBACK_HOME", stage.store), ("TMPDIR", &temp)] {
+        for (name, dir) in [("STEPBACK_HOME", stage.around.store), ("TMPDIR", &temp)] {
             env.retain(|(known, _)| known != name);
             env.push((name.to_owned(), dir.display().to_string()));
         }

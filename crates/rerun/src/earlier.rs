@@ -85,12 +85,12 @@ pub(crate) fn put(
 
 /// Lets the agent take in a conversation itself, in the home of the rerun.
 fn import(command: &[String], stage: &Stage<'_>, directory: &Path) -> Result<(), String> {
-    let home = stage.dir.join("home");
+    let home = stage.around.dir.join("home");
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     let done = Command::new(program)
         .args(arguments)
         .current_dir(directory)
-        .envs(stage.environment.iter().map(|(name, value)| (name, value)))
+        .envs(stage.around.environment.iter().map(|(name, value)| (name, value)))
         .env("HOME", &home)
         .env("XDG_DATA_HOME", home.join(".local/share"))
         .env("XDG_CONFIG_HOME", home.join(".config"))

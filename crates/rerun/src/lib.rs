@@ -264,18 +264,7 @@ fn play(
     rerun.status = Fate::Running;
     workspace.note_rerun(rerun)?;
     begun(rerun);
-    let stage = Stage {
-        dir: around.dir,
-        scratch: &scratch,
-        original_root: &workspace.root,
-        program: around.program,
-        store: around.store,
-        home: around.home,
-        environment: around.environment,
-        prices: around.prices,
-        certificates: around.certificates,
-        interrupted: around.interrupted,
-    };
+    let stage = Stage { around, scratch: &scratch, original_root: &workspace.root };
     let mut ran = prompts(who, wish, from, workspace, &stage)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =

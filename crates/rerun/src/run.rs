@@ -1,13 +1,12 @@
 //! One run behind the fence: the model is a recording, and everything that was started ends with it.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -17,17 +16,16 @@ use stepback_agents::install::Route;
 use stepback_agents::policy::{Policy, Tools};
 use stepback_agents::record;
 use stepback_engine::{EngineError, Workspace};
-use stepback_exchange::prices::Prices;
 use stepback_model::record::{Session, StepKind};
 use stepback_proxy::{Config, Limits, Listen, Proxy, Sink, Timing, Upstreams};
 use stepback_store::port::Query;
 
-use crate::RerunError;
 use crate::answers::{Directories, OnDifference, Replayer, Tally};
 use crate::change::Change;
 use crate::fence::{self, Fence, Inside, Openings, Strength};
 use crate::sink::Recorder;
 use crate::tape::Tape;
+use crate::{RerunError, Surroundings};
 
 /// How often a running agent is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -58,26 +56,12 @@ pub struct Wish<'a> {
 
 /// Where and with what.
 pub struct Stage<'a> {
-    /// A directory that is the rerun's alone, with the files in `work`.
-    pub dir: &'a Path,
+    /// What the rerun is given; its files are in `work` of the directory.
+    pub around: &'a Surroundings<'a>,
     /// The workspace over those files.
     pub scratch: &'a Workspace<'a>,
     /// The root that the files had when they were recorded.
     pub original_root: &'a Path,
-    /// Our own program.
-    pub program: &'a Path,
-    /// The store.
-    pub store: &'a Path,
-    /// The person's home.
-    pub home: &'a Path,
-    /// The person's environment.
-    pub environment: &'a [(OsString, OsString)],
-    /// What models cost.
-    pub prices: &'a Prices,
-    /// A file of certificates that are trusted beside those of the system.
-    pub certificates: Option<&'a Path>,
-    /// Set when the person wants it to end.
-    pub interrupted: &'a AtomicBool,
 }
 
 /// Why a run ended.
@@ -130,7 +114,7 @@ pub(crate) struct Ready<'a> {
 
 /// The directory of a rerun for what is neither its files nor its home.
 pub(crate) fn aside(stage: &Stage<'_>) -> PathBuf {
-    stage.dir.join("run")
+    stage.around.dir.join("run")
 }
 
 /// What the machine said no to.
@@ -142,13 +126,13 @@ pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> RerunError {
 pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Result<Ran, RerunError> {
     let Ready { agent, routes, inside, directories, records } = ready;
     let openings = Openings {
-        writable: vec![stage.dir.to_path_buf(), stage.store.to_path_buf()],
+        writable: vec![stage.around.dir.to_path_buf(), stage.around.store.to_path_buf()],
         sockets: routes.len(),
     };
     let printed = aside(stage).join("output");
     let output = File::create(&printed).map_err(io("write into the rerun's directory"))?;
-    let mut fence =
-        Fence::raise(stage.program, &openings, &output).map_err(io("start a process behind a fence"))?;
+    let mut fence = Fence::raise(stage.around.program, &openings, &output)
+        .map_err(io("start a process behind a fence"))?;
     let policy = Policy {
         tools: wish.tools,
         root: stage.scratch.root.clone(),
@@ -169,7 +153,7 @@ pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Resul
         session: None,
         started: None,
         since: stage.scratch.engine.env.now(),
-        prices: stage.prices.clone(),
+        prices: stage.around.prices.clone(),
     };
     let (recorder, taken) = Recorder::new(carrier);
     let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(Nobody) };
@@ -228,7 +212,7 @@ fn proxies(
             sink: sink.clone(),
             answers: Some(replayer.clone()),
             limits: Limits::default(),
-            certificates: stage.certificates.map(Path::to_path_buf),
+            certificates: stage.around.certificates.map(Path::to_path_buf),
         })
         .map_err(io("start the proxy"))?;
         proxies.push(proxy);
@@ -264,7 +248,7 @@ fn watch(
                 false => Ended::Exited(code),
             });
         }
-        if stage.interrupted.load(Ordering::Relaxed) {
+        if stage.around.interrupted.load(Ordering::Relaxed) {
             return Ok(Ended::Interrupted);
         }
         if wish.timeout.is_some_and(|limit| begun.elapsed() > limit) {

@@ -46,6 +46,24 @@ const OPENCODE_KNOWS: [(&str, &str, &[&str]); 4] = [
     ("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]),
 ];
 
+/// Variables that send an agent's calls through a proxy of the network, or sign them: to stand in between would break them.
+/// An agent behind a proxy may even look for us there.
+pub const IN_THE_WAY: [&str; 8] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+    "CLAUDE_CODE_CLIENT_CERT",
+    "CLAUDE_CODE_CLIENT_KEY",
+];
+
+/// What of the environment keeps an agent's calls from being carried.
+pub fn in_the_way(run: &Run<'_>) -> Option<&'static str> {
+    IN_THE_WAY.into_iter().find(|name| variable(run, name).is_some())
+}
+
 /// The addresses that `agent` would call. None if it calls a model in a way that cannot be told to go elsewhere.
 pub fn routes(agent: Agent, run: &Run<'_>) -> Vec<Route> {
     match agent {

@@ -55,13 +55,18 @@ pub fn run(arguments: &Arguments, wanted: &Run) -> Answer {
         temp_dir: temp.path(),
     };
     let mut plan = install::run_command(agent, &run).map_err(refused)?;
-    let routes = if wanted.no_proxy { Vec::new() } else { install::routes(agent, &run) };
+    let hindrance = install::in_the_way(&run);
+    let routes = match wanted.no_proxy || hindrance.is_some() {
+        true => Vec::new(),
+        false => install::routes(agent, &run),
+    };
     let status = if routes.is_empty() {
         if !wanted.no_proxy {
-            plan.notes.push(
-                "Its model calls cannot be recorded: they do not go to an address we can stand in for."
-                    .into(),
-            );
+            let why = match hindrance {
+                Some(name) => format!("{name} is set, and to stand in between could break them"),
+                None => "they do not go to an address we can stand in for".to_owned(),
+            };
+            plan.notes.push(format!("Its model calls are not recorded: {why}."));
         }
         with_hooks(&plan, &place, &binary, directory)?
     } else {

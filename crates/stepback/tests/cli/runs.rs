@@ -102,6 +102,15 @@ fn without_a_proxy_it_asks_its_model_itself() {
 }
 
 #[test]
+fn behind_a_proxy_of_the_network_it_asks_its_model_itself() {
+    let fake = Fake::doing("");
+    let ran: Ran = fake.command(&RUN).env("HTTPS_PROXY", "http://127.0.0.1:1").output().unwrap().into();
+    assert!(ran.out.contains(&format!("asked {}", fake.upstream.url())), "{}", ran.out);
+    assert!(ran.err.contains("not recorded: HTTPS_PROXY is set"), "{}", ran.err);
+    assert_eq!(of_kind(&fake.world, "user-input").len(), 1, "hooks report all the same");
+}
+
+#[test]
 fn a_store_that_cannot_be_opened_keeps_nobody_from_working() {
     let fake = Fake::doing("exit 3");
     fs::write(&fake.world.store, "this is no directory").unwrap();
