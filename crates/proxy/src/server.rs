@@ -78,9 +78,10 @@ pub fn start(config: Config) -> io::Result<Proxy> {
         routes.refuse_loop(addr)?;
     }
     socket.set_nonblocking(true)?;
-    // One thread carries it all: there is little to do for each byte, and with more the first one came later (see the design
-    // note). What may block goes to threads beside it.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // Two threads carry it all: one is held up by whatever else the machine does (see the design note). What may block goes to
+    // threads beside them.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
         .enable_io()
         .enable_time()
         .thread_name("proxy-sink")

@@ -13,8 +13,8 @@ use crate::copy::{Budget, Copy};
 use crate::upstream::Routes;
 use crate::{Answers, Limits, Sink, Stats};
 
-/// So many calls of the sink at once. One that hangs must not take the threads that resolve names.
-const SINK_CALLS: usize = 64;
+/// So many calls of the sink at once: enough for several that wait for a disk, few enough to leave the streams a processor.
+const SINK_CALLS: usize = 8;
 /// So long is waited for a sink that was late the last time.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(50);
 

@@ -32,7 +32,9 @@ const ASKED_BY_MANY: usize = 4_000;
 /// The size of a piece: an event with some words.
 const PIECE: usize = 200;
 /// So often comes a piece of a model that is fast.
-const EVERY: Duration = Duration::from_millis(10);
+const EVERY: Duration = Duration::from_millis(20);
+/// So often comes one where the model, the agents and the proxy need all of a small machine.
+const DENSE: Duration = Duration::from_millis(10);
 /// So many bytes have the pieces of a large answer.
 const LARGE_PIECE: usize = 60_000;
 
@@ -61,6 +63,7 @@ pub struct Measured {
     first_proxied: Vec<f64>,
     first_peak: u64,
     paced: Streams,
+    dense: Streams,
     fast: Streams,
     large: Vec<(u64, u64, f64)>,
     carried: u64,
@@ -75,9 +78,14 @@ pub fn measure(run: &mut Run<'_>) -> Result<Measured> {
     let rounds = if quick { 1 } else { 3 };
     let mut measured = Measured::default();
     first_bytes(run, model, epoch, &mut measured)?;
-    let seconds = if quick { 2 } else { 5 };
-    let paced = Wanted { pieces: 100 * seconds, size: PIECE, every: EVERY, phase: Duration::ZERO };
+    let seconds: u64 = if quick { 2 } else { 5 };
+    let every = |every: Duration| {
+        let pieces = (Duration::from_secs(seconds).as_micros() / every.as_micros()) as usize;
+        Wanted { pieces, size: PIECE, every, phase: Duration::ZERO }
+    };
+    let paced = every(EVERY);
     measured.paced = streams(run, model, epoch, "paced streams", &paced, rounds, &mut measured)?;
+    measured.dense = streams(run, model, epoch, "dense streams", &every(DENSE), rounds, &mut measured)?;
     let fast = Wanted { pieces: 1_000, every: Duration::ZERO, ..paced };
     measured.fast = streams(run, model, epoch, "fast streams", &fast, rounds, &mut measured)?;
     for megabytes in [100, 300] {
@@ -217,7 +225,7 @@ impl Measured {
                 "direct_ms": rounded(&self.first_direct), "proxied_ms": rounded(&self.first_proxied),
                 "peak_memory_bytes": self.first_peak,
             },
-            "paced": self.paced.json(), "fast": self.fast.json(), "large": large.collect::<Vec<_>>(),
+            "paced": self.paced.json(), "dense": self.dense.json(), "fast": self.fast.json(), "large": large.collect::<Vec<_>>(),
             "calls_carried": self.carried, "calls_recorded": self.recorded,
         })
     }
@@ -271,16 +279,14 @@ impl Measured {
             let ratio = ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.3} ×"));
             many.rows.push(vec![what.to_owned(), shown(direct, digits), shown(proxied, digits), ratio]);
         };
-        let (paced, fast) = (&self.paced, &self.fast);
-        row("paced: seconds", &|way| way.took(), paced, 3);
-        row("paced: pieces per second", &|way| paced.per_second(way), paced, 0);
-        for percent in [50.0, 99.0, 100.0] {
-            row(
-                &format!("paced: lag of a piece, p{percent}, ms"),
-                &|way| percentile(&way.lags, percent),
-                paced,
-                3,
-            );
+        let (paced, dense, fast) = (&self.paced, &self.dense, &self.fast);
+        for (name, streams) in [("paced", paced), ("dense", dense)] {
+            row(&format!("{name}: seconds"), &|way| way.took(), streams, 3);
+            row(&format!("{name}: pieces per second"), &|way| streams.per_second(way), streams, 0);
+            for percent in [50.0, 99.0, 100.0] {
+                let lag = |way: &Way| percentile(&way.lags, percent);
+                row(&format!("{name}: lag of a piece, p{percent}, ms"), &lag, streams, 3);
+            }
         }
         row("as fast as possible: seconds", &|way| way.took(), fast, 3);
         row("as fast as possible: pieces per second", &|way| fast.per_second(way), fast, 0);
@@ -289,7 +295,9 @@ impl Measured {
         let mut memory = Table::new(["the proxy itself", "peak memory, MB", "CPU per piece, µs"].into_iter());
         let size = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
         memory.rows.push(vec!["one stream at a time".into(), size(self.first_peak), "–".into()]);
-        for (name, streams) in [("paced streams", paced), ("as fast as possible", fast)] {
+        for (name, streams) in
+            [("paced streams", paced), ("dense streams", dense), ("as fast as possible", fast)]
+        {
             let cpu = shown(median(streams.cpu_per_piece.iter().copied()), 1);
             memory.rows.push(vec![name.into(), size(streams.peak), cpu]);
         }
@@ -297,11 +305,12 @@ impl Measured {
             memory.rows.push(vec![format!("one answer of {megabytes} MB"), size(*peak), "–".into()]);
         }
         let mut text = format!(
-            "Every request is {} kB (one stream) or {} kB (many), every piece an event of {PIECE} bytes. The paced streams get one \
-             every {} ms. All {} calls through the proxy were recorded.\n\n{}\n{}\n{}",
+            "Every request is {} kB (one stream) or {} kB (many), every piece an event of {PIECE} bytes. Paced streams get one \
+             every {} ms, dense ones every {} ms, each beginning at another time. All {} calls through the proxy were recorded.\n\n{}\n{}\n{}",
             ASKED / 1_000,
             ASKED_BY_MANY / 1_000,
             EVERY.as_millis(),
+            DENSE.as_millis(),
             self.recorded,
             first.markdown(),
             many.markdown(),

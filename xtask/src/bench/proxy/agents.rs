@@ -15,6 +15,9 @@ use super::model::{DIGITS, MARK, Wanted, request};
 /// An agent waits no longer than this for the next byte.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Paced answers begin within this time.
+const SPREAD: Duration = Duration::from_secs(1);
+
 /// What one agent saw of one answer.
 #[derive(Debug, Default)]
 pub struct Seen {
@@ -107,9 +110,11 @@ pub fn together(
         let mut running = Vec::new();
         for number in 0..streams {
             let all_connected = &all_connected;
-            // Spread over the time between two pieces of one stream.
-            let phase =
-                wanted.every * u32::try_from(number).unwrap_or(0) / u32::try_from(streams).unwrap_or(1);
+            // Spread over a time: answers do not begin, and so do not end, all at one moment.
+            let phase = match wanted.every.is_zero() {
+                true => Duration::ZERO,
+                false => SPREAD * u32::try_from(number).unwrap_or(0) / u32::try_from(streams).unwrap_or(1),
+            };
             let wanted = Wanted { phase, ..*wanted };
             let agent = thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, move || {
                 let agent = Agent::connect(addr, epoch);
