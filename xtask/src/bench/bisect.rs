@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -25,6 +26,10 @@ use super::trees::{Tree, remove};
 const COMMAND: &str = "test ! -e broken";
 /// The states to be set up lie far apart, so one checkpoint in so many has ten changes instead of three.
 const MANY_CHANGES: usize = 10;
+
+/// After files were removed, ext4 does not use their places for so long and looks at each of them for every new file: what is
+/// measured would be the removal.
+const FORGOTTEN: Duration = Duration::from_secs(65);
 
 /// What was measured.
 #[derive(Default)]
@@ -62,6 +67,10 @@ pub fn measure(run: &mut Run<'_>, tree: &Tree) -> Result<Measured> {
     for round in 0..rounds {
         for turn in 0..2 {
             flush(&run.area);
+            // stepback removes its scratch directory when it is done, and recording removes files too.
+            if !run.options.quick {
+                std::thread::sleep(FORGOTTEN);
+            }
             run.monitor.sample("bisect");
             // The first round is stepback's, because it says which states git has to set up.
             if (round + turn) % 2 == 0 {
@@ -142,8 +151,7 @@ fn ours(area: &Path, binary: &Path, history: &History, measured: &mut Measured) 
 }
 
 fn theirs(area: &Path, round: usize, history: &History, measured: &mut Measured) -> Result<()> {
-    // A new one each time, and none is removed before the end: for minutes after many files were removed, ext4 makes new ones
-    // more slowly.
+    // A new one each time, and none is removed before the end.
     let one = area.join("git").join(format!("worktree{round}"));
     let commit = |number: usize| history.points[number].1.as_str();
     measured.checkout.resize(measured.order.len(), Vec::new());
