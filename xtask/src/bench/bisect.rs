@@ -29,7 +29,7 @@ const MANY_CHANGES: usize = 10;
 
 /// After files were removed, ext4 does not use their places for so long and looks at each of them for every new file: what is
 /// measured would be the removal.
-const FORGOTTEN: Duration = Duration::from_secs(65);
+const FORGOTTEN: Duration = Duration::from_secs(310);
 
 /// What was measured.
 #[derive(Default)]
@@ -63,7 +63,7 @@ pub fn measure(run: &mut Run<'_>, tree: &Tree) -> Result<Measured> {
     let history = record(&area, &run.binary, tree, run.options.turns)?;
     let mut measured =
         Measured { files: tree.files, checkpoints: history.points.len(), ..Measured::default() };
-    let rounds = if run.options.quick { 1 } else { 3 };
+    let rounds = if run.options.quick { 1 } else { 2 };
     for round in 0..rounds {
         for turn in 0..2 {
             flush(&run.area);

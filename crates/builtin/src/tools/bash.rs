@@ -3,6 +3,7 @@
 //! It has the environment of the person who started the agent, all of it. What the command leaves running in its process group
 //! ends with it: what runs on behind an agent's back changes files that nobody can account for.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -40,7 +41,7 @@ pub fn bash(root: &Path, given: &Given<'_>, limits: &Limits<'_>) -> Result<ToolR
     let until = limits.deadline.map_or(until, |deadline| deadline.min(until));
     let (mut child, output) = start(root, command)?;
     let (text, ended) = listen(output);
-    let end = wait(&mut child, until, limits);
+    let end = wait(&mut child, &ended, until, limits);
     let took = begun.elapsed().as_secs();
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // Nobody may be left in it; then there is nothing to end.
@@ -48,7 +49,7 @@ pub fn bash(root: &Path, given: &Given<'_>, limits: &Limits<'_>) -> Result<ToolR
     }
     let _ = child.wait();
     // Somebody who left the group can hold the pipe open; that is not waited for.
-    let _ = ended.recv_timeout(LAST_WORDS);
+    ended.within(LAST_WORDS);
     let text = text.lock().unwrap_or_else(PoisonError::into_inner).text();
     let (last, failed) = match end {
         End::Status(status) => match (status.code(), status.signal()) {
@@ -79,10 +80,25 @@ fn start(root: &Path, command: &str) -> Result<(Child, std::io::PipeReader), Str
     }
 }
 
+/// Tells when a command's output is over.
+struct Ended {
+    told: Receiver<()>,
+    is_over: Cell<bool>,
+}
+
+impl Ended {
+    /// Waits for it so long at most.
+    fn within(&self, time: Duration) {
+        if !self.is_over.get() {
+            self.is_over.set(self.told.recv_timeout(time).is_ok());
+        }
+    }
+}
+
 /// Reads the output as it comes, and says when it is over.
-fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Receiver<()>) {
+fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Ended) {
     let text = Arc::new(Mutex::new(Clipped::default()));
-    let (over, ended) = mpsc::channel();
+    let (over, told) = mpsc::channel();
     let kept = text.clone();
     std::thread::spawn(move || {
         let mut bytes = [0; 16 << 10];
@@ -91,11 +107,11 @@ fn listen(mut output: std::io::PipeReader) -> (Arc<Mutex<Clipped>>, Receiver<()>
         }
         let _ = over.send(());
     });
-    (text, ended)
+    (text, Ended { told, is_over: Cell::new(false) })
 }
 
-fn wait(child: &mut Child, until: Instant, limits: &Limits<'_>) -> End {
-    let mut glance = Duration::from_millis(1);
+fn wait(child: &mut Child, ended: &Ended, until: Instant, limits: &Limits<'_>) -> End {
+    let mut glance = Duration::from_micros(100);
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return End::Status(status),
@@ -104,7 +120,13 @@ fn wait(child: &mut Child, until: Instant, limits: &Limits<'_>) -> End {
             Ok(None) if Instant::now() >= until => return End::TimedOut,
             Ok(None) => {}
         }
-        std::thread::sleep(glance);
-        glance = (glance * 2).min(GLANCE);
+        // A command whose output is over is as a rule over itself.
+        match ended.is_over.get() {
+            true => std::thread::sleep(glance),
+            false => ended.within(GLANCE),
+        }
+        if ended.is_over.get() {
+            glance = (glance * 2).min(GLANCE);
+        }
     }
 }
