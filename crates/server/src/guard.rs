@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::problem::Problem;
 
 /// The name of the cookie that pages use.
-const COOKIE: &str = "stepback";
+pub(crate) const COOKIE: &str = "stepback";
 
 /// What proves that somebody may ask.
 #[derive(Clone)]
@@ -106,10 +106,9 @@ impl Guard {
         Self { inner: Arc::new(Inner { token, file, hosts, origins }) }
     }
 
-    /// Why a request is refused.
-    fn refusal(&self, headers: &HeaderMap, open: bool) -> Option<Problem> {
+    /// Why a request to `host` is refused.
+    fn refusal(&self, host: &str, headers: &HeaderMap, open: bool) -> Option<Problem> {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = text(header::HOST).unwrap_or_default();
         if !self.is_ours(host) {
             return Some(
                 Problem::new(
@@ -160,15 +159,48 @@ impl Guard {
     }
 }
 
+/// What needs no token: whether it lives and what can be asked is nobody's secret, and who signs in has none yet.
+const OPEN: [&str; 6] = ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs", "/api/v1/openapi.json"];
+
+/// What pages of an origin that was allowed by name may do.
+const METHODS: &str = "GET, POST, PATCH, DELETE";
+const HEADERS: &str = "authorization, content-type, if-none-match, last-event-id";
+
 /// Refuses requests that may not be answered.
 pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    // Whether it lives and what can be asked is nobody's secret.
-    let open =
-        matches!(request.uri().path(), "/healthz" | "/readyz" | "/api/v1/docs" | "/api/v1/openapi.json");
-    match guard.refusal(request.headers(), open) {
+    let headers = request.headers();
+    // In HTTP/2 the name is part of the address.
+    let host = match headers.get(header::HOST) {
+        Some(host) => host.to_str().unwrap_or_default(),
+        None => request.uri().authority().map_or("", |authority| authority.as_str()),
+    };
+    let allowed = headers
+        .get(header::ORIGIN)
+        .filter(|origin| guard.inner.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))
+        .cloned();
+    // A browser asks what it may do before it sends a token.
+    let asks_first =
+        request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let open = OPEN.contains(&request.uri().path()) || (asks_first && allowed.is_some());
+    let mut response = match guard.refusal(host, headers, open) {
         Some(problem) => problem.into_response(),
+        None if asks_first && allowed.is_some() => {
+            let may = [
+                (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+                (header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
+                (header::ACCESS_CONTROL_MAX_AGE, "600"),
+            ];
+            (StatusCode::NO_CONTENT, may).into_response()
+        }
         None => next.run(request).await,
+    };
+    if let Some(origin) = allowed {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("etag"));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
+    response
 }
 
 #[cfg(test)]
@@ -187,7 +219,8 @@ mod tests {
             let name: header::HeaderName = name.parse().unwrap();
             headers.append(name, value.parse().unwrap());
         }
-        guard().refusal(&headers, false).map(|problem| problem.status)
+        let host = pairs.iter().find(|(name, _)| *name == "host").map_or("", |(_, value)| value);
+        guard().refusal(host, &headers, false).map(|problem| problem.status)
     }
 
     #[test]

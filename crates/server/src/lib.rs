@@ -4,18 +4,24 @@
 //! disks and locks, so every request does its work on a thread where it may wait; nothing here keeps state that is not in the
 //! store, but for plans that wait for agreement, so that a server can be killed at any time and several can serve one store.
 
+mod accept;
 pub mod api;
 pub mod documents;
 mod extract;
 mod guard;
+mod limits;
+mod observe;
 mod page;
 mod plans;
 mod problem;
 mod service;
+mod signin;
+mod tls;
 mod unified;
 mod work;
 
 pub use guard::{Guard, Token};
 pub use problem::Problem;
 pub use service::{Config, Server, serve};
+pub use tls::Tls;
 pub use work::Work;

@@ -1,18 +1,25 @@
 //! The server as a whole: its socket, its router, its end.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
-use axum::middleware;
+use axum::http::header;
+use axum::response::Redirect;
+use axum::routing::get;
+use axum::{Router, middleware};
 use tokio::sync::oneshot;
 
-use crate::api;
 use crate::guard::{self, Guard, Token};
+use crate::limits::{self, Limits};
+use crate::observe::{self, Observer};
+use crate::signin::SignIn;
+use crate::tls::Tls;
 use crate::work::Work;
+use crate::{accept, api};
 
 /// Largest body of a request that is not ingest.
 const LARGEST: usize = 8 << 20;
@@ -27,12 +34,27 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins whose pages may ask.
     pub origins: Vec<String>,
+    /// How what is sent is encrypted, if it is.
+    pub tls: Option<Tls>,
+    /// Gets a line of JSON for every request.
+    pub log: Option<Box<dyn Write + Send>>,
+    /// So many requests of one address in a second.
+    pub rate: Option<u32>,
+}
+
+impl Config {
+    /// A server at an address, for who has the token in a file.
+    pub fn new(listen: SocketAddr, token_file: PathBuf) -> Self {
+        Self { listen, token_file, hosts: Vec::new(), origins: Vec::new(), tls: None, log: None, rate: None }
+    }
 }
 
 /// A server that runs.
 pub struct Server {
     address: SocketAddr,
     token: Token,
+    sign_in: SignIn,
+    is_secure: bool,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -40,6 +62,7 @@ pub struct Server {
 /// Starts a server over what `work` works with.
 pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let token = Token::at(&config.token_file)?;
+    let tls = config.tls.as_ref().map(Tls::acceptor).transpose()?;
     let listener = TcpListener::bind(config.listen)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -47,29 +70,44 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     hosts.push(address.ip().to_string());
     hosts.extend(config.hosts);
     let guard = Guard::new(token.clone(), config.token_file, hosts, config.origins);
+    let sign_in = SignIn::new(token.clone(), tls.is_some());
+    let observer = Observer::new(config.log);
     let (router, _) = api::router();
     let router = router
+        .with_state(work.clone())
+        .route("/", get(|| async { Redirect::temporary("/api/v1/docs") }))
+        .merge(metrics(work, observer.clone()))
+        .merge(sign_in.clone().router())
         .layer(DefaultBodyLimit::max(LARGEST))
         .layer(middleware::from_fn_with_state(guard, guard::check))
-        .with_state(work);
+        .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::keep))
+        .layer(middleware::from_fn_with_state(observer, observe::watch));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("stepback-server")
         .enable_all()
         .build()?;
+    let is_secure = tls.is_some();
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::Builder::new().name("stepback-serve".into()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            let served = axum::serve(listener, router).with_graceful_shutdown(async {
-                let _ = stopped.await;
-            });
-            let _ = served.await;
+            accept::serve(listener, router, tls, stopped).await;
         });
         // What still runs for a request that nobody waits for any more.
         runtime.shutdown_timeout(Duration::from_secs(5));
     })?;
-    Ok(Server { address, token, stop: Some(stop), thread: Some(thread) })
+    Ok(Server { address, token, sign_in, is_secure, stop: Some(stop), thread: Some(thread) })
+}
+
+/// Numbers for those who run it.
+fn metrics(work: Work, observer: Observer) -> Router {
+    let answer = async move || {
+        let mark = work.run(|engine| Ok(engine.store.mark()?.0)).await;
+        let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+        (kind, observer.text(mark.ok()))
+    };
+    Router::new().route("/metrics", get(answer))
 }
 
 impl Server {
@@ -81,6 +119,16 @@ impl Server {
     /// What proves that somebody may ask.
     pub fn token(&self) -> &Token {
         &self.token
+    }
+
+    /// Its address for a browser's bar or a program.
+    pub fn url(&self) -> String {
+        format!("http{}://{}", if self.is_secure { "s" } else { "" }, self.address)
+    }
+
+    /// An address that lets a browser in once.
+    pub fn sign_in_url(&self) -> io::Result<String> {
+        Ok(format!("{}/sign-in?code={}", self.url(), self.sign_in.code()?))
     }
 
     /// Ends it: no new requests, those that run are answered.

@@ -7,4 +7,5 @@ mod description;
 mod live;
 mod past;
 mod plans;
+mod running;
 mod support;

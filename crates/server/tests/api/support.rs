@@ -23,7 +23,7 @@ const START: i64 = 1_700_000_000_000_000;
 
 /// A directory with a workspace, a store and a server.
 pub struct Place {
-    server: Server,
+    pub server: Server,
     pub root: PathBuf,
     store: &'static dyn Store,
     env: FrozenEnv,
@@ -85,6 +85,15 @@ impl Reply {
 
 impl Place {
     pub fn new() -> Self {
+        Self::with(|config| config)
+    }
+
+    /// With other settings of the server.
+    pub fn with(change: impl FnOnce(Config) -> Config) -> Self {
+        Self::try_with(change).unwrap()
+    }
+
+    pub fn try_with(change: impl FnOnce(Config) -> Config) -> std::io::Result<Self> {
         let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
@@ -92,13 +101,11 @@ impl Place {
         let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
         let env = |seed| FrozenEnv::new(Timestamp::from_micros(START), seed);
         let config = Config {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            token_file: top.join("token"),
-            hosts: Vec::new(),
-            origins: Vec::new(),
+            origins: vec!["https://studio.example".to_owned()],
+            ..Config::new("127.0.0.1:0".parse().unwrap(), top.join("token"))
         };
-        let server = serve(Work::new(store, Box::new(env(1)), 2), config).unwrap();
-        Self { server, root, store, env: env(2), _dir: dir }
+        let server = serve(Work::new(store, Box::new(env(1)), 2), change(config))?;
+        Ok(Self { server, root, store, env: env(2), _dir: dir })
     }
 
     pub fn engine(&self) -> Engine<'_> {

@@ -1,5 +1,6 @@
 //! The words of commands that carry model calls or answer them: proxy and rerun.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -67,6 +68,18 @@ pub struct Serve {
     /// An origin whose pages may ask (can be repeated)
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub origins: Vec<String>,
+    /// Encrypt what is sent, with the certificate in this file (PEM)
+    #[arg(long = "tls-cert", value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long = "tls-key", value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Write a line of JSON for every request to this file; "-" is the standard error output
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Answer one address at most so many requests in a second; 0 is no limit [default: 100 off loopback]
+    #[arg(long = "rate-limit", value_name = "N")]
+    pub rate: Option<u32>,
 }
 
 /// How a recording answers.

@@ -1,20 +1,38 @@
 //! `stepback serve`
 
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_server::{Config, Work};
+use stepback_server::{Config, Tls, Work};
 
 use super::{Answer, DONE};
 use crate::args::carry::Serve;
 use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
+
+/// So many requests in a second are answered to one address elsewhere, unless it is said otherwise.
+const RATE_ELSEWHERE: u32 = 100;
+
+/// Where requests are written down.
+fn log(to: &Path) -> Result<Box<dyn Write + Send>, Failure> {
+    if to == Path::new("-") {
+        return Ok(Box::new(std::io::stderr()));
+    }
+    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(to);
+    opened.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| {
+        Failure::new(Kind::System, format!("cannot write the log {}: {error}", to.display()))
+            .hint("name another file with --log, or \"-\" for the standard error output")
+    })
+}
 
 /// `serve`
 pub fn serve(context: &Context, arguments: &Serve) -> Answer {
@@ -29,26 +47,33 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
     }
     let token_file = context.place().local().join("server.token");
     let work = Work::new(context.store(), crate::system::environment(), context::threads());
+    let tls = arguments.certificate.clone().zip(arguments.key.clone());
+    let tls = tls.map(|(certificate, key)| Tls { certificate, key });
+    let is_local = listen.ip().is_loopback();
+    let is_plain = tls.is_none();
     let config = Config {
-        listen,
-        token_file: token_file.clone(),
         hosts: arguments.hosts.clone(),
         origins: arguments.origins.clone(),
+        tls,
+        log: arguments.log.as_deref().map(log).transpose()?,
+        rate: arguments.rate.or((!is_local).then_some(RATE_ELSEWHERE)).filter(|rate| *rate > 0),
+        ..Config::new(listen, token_file.clone())
     };
     let server = stepback_server::serve(work, config).map_err(|error| {
         Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"))
             .hint("name another address with --listen, or port 0 for a free one")
     })?;
-    let url = format!("http://{}", server.address());
+    let url = server.url();
     if context.json {
         output::document(&json!({ "url": url, "token_file": token_file }));
         let _ = std::io::stdout().flush();
     } else {
         output::line(format!("Serving at {}", Paint::stdout().strong(&url)));
-        output::line(format!("The token is in {}.", token_file.display()));
-        if !listen.ip().is_loopback() {
+        output::line(format!("For a browser, once: {}", server.sign_in_url()?));
+        output::line(format!("For programs, the token is in {}.", token_file.display()));
+        if !is_local && is_plain {
             output::say(
-                "Warning: this address can be reached from elsewhere, and what is sent is not encrypted.",
+                "Warning: this address can be reached from elsewhere, and what is sent is not encrypted; --tls-cert and --tls-key change that.",
             );
         }
         output::say(Paint::stderr().dim("Ctrl-C ends it."));

@@ -1,0 +1,131 @@
+//! How much one server takes on: requests at once, requests of one address in a second, and the time of one request.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
+
+use crate::accept::Peer;
+use crate::problem::Problem;
+
+/// So many requests at once. Those that only stream on are not among them.
+const AT_ONCE: usize = 256;
+/// The longest that a request may take until its answer begins.
+const LONGEST: Duration = Duration::from_secs(300);
+/// So many addresses are remembered.
+const ADDRESSES: usize = 4096;
+
+/// What is allowed.
+#[derive(Clone)]
+pub(crate) struct Limits {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    slots: Semaphore,
+    per_second: Option<u32>,
+    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+}
+
+/// What an address may still ask: it fills with time, up to two seconds' worth.
+#[derive(Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Limits {
+    /// Allows each address so many requests in a second.
+    pub(crate) fn new(per_second: Option<u32>) -> Self {
+        let inner = Inner { slots: Semaphore::new(AT_ONCE), per_second, buckets: Mutex::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Whether one more of `address` at `now` is allowed.
+    fn allows(&self, address: IpAddr, now: Instant) -> bool {
+        let Some(per_second) = self.inner.per_second.map(f64::from) else { return true };
+        let most = per_second * 2.0;
+        let mut buckets = self.inner.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= ADDRESSES {
+            // An address that was silent for two seconds has a full bucket, like one that was never seen.
+            buckets.retain(|_, bucket| now.duration_since(bucket.at) < Duration::from_secs(2));
+        }
+        let bucket = buckets.entry(address).or_insert(Bucket { left: most, at: now });
+        let passed = now.duration_since(bucket.at).as_secs_f64();
+        bucket.left = (bucket.left + passed * per_second).min(most);
+        bucket.at = now;
+        let allowed = bucket.left >= 1.0;
+        if allowed {
+            bucket.left -= 1.0;
+        }
+        allowed
+    }
+}
+
+/// Refuses what is too much.
+pub(crate) async fn keep(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    let address = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    if address.is_some_and(|address| !limits.allows(address, Instant::now())) {
+        return later("too many requests in a short time", "ask more slowly");
+    }
+    let Ok(_slot) = limits.inner.slots.try_acquire() else {
+        return later("the server is at work on as many requests as it takes on", "try again in a moment");
+    };
+    match tokio::time::timeout(LONGEST, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = format!("it took longer than {} s", LONGEST.as_secs());
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", detail)
+                .hint("what was begun may still be done; look before you ask again")
+                .into_response()
+        }
+    }
+}
+
+fn later(detail: &str, hint: &str) -> Response {
+    let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail).hint(hint);
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_asks_too_fast_waits_and_the_others_do_not() {
+        let limits = Limits::new(Some(10));
+        let (one, other): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let begun = Instant::now();
+        assert_eq!((0..50).filter(|_| limits.allows(one, begun)).count(), 20);
+        assert!(limits.allows(other, begun));
+        let later = begun + Duration::from_millis(500);
+        assert_eq!((0..50).filter(|_| limits.allows(one, later)).count(), 5);
+        let much_later = begun + Duration::from_secs(3600);
+        assert_eq!((0..50).filter(|_| limits.allows(one, much_later)).count(), 20);
+    }
+
+    #[test]
+    fn addresses_are_forgotten() {
+        let limits = Limits::new(Some(10));
+        let begun = Instant::now();
+        for number in 0..ADDRESSES as u32 {
+            assert!(limits.allows(IpAddr::from(number.to_be_bytes()), begun));
+        }
+        assert!(limits.allows(IpAddr::from([9, 9, 9, 9]), begun + Duration::from_secs(3)));
+        assert_eq!(limits.inner.buckets.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn without_a_limit_everything_is_allowed() {
+        let limits = Limits::new(None);
+        assert!((0..10_000).all(|_| limits.allows(IpAddr::from([127, 0, 0, 1]), Instant::now())));
+    }
+}

@@ -1,0 +1,119 @@
+//! Letting a browser in: an address with a code that is good once, and a cookie in return.
+//!
+//! The token itself is in no address: those end up in histories, in logs and on screens that are shared.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+
+use crate::extract::Query;
+use crate::guard::{COOKIE, Token};
+use crate::problem::Problem;
+
+/// So long is a code good, if nobody uses it.
+const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
+/// So many codes are good at once; an older one ends with a newer one.
+const AT_ONCE: usize = 16;
+/// So long a browser stays signed in.
+const SIGNED_IN: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Who can be let in.
+#[derive(Clone)]
+pub(crate) struct SignIn {
+    token: Token,
+    /// Whether the cookie may only be sent encrypted.
+    secure: bool,
+    codes: Arc<Mutex<Vec<(String, Instant)>>>,
+}
+
+impl SignIn {
+    pub(crate) fn new(token: Token, secure: bool) -> Self {
+        Self { token, secure, codes: Arc::default() }
+    }
+
+    /// A new code.
+    pub(crate) fn code(&self) -> std::io::Result<String> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        let code: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        if codes.len() >= AT_ONCE {
+            codes.remove(0);
+        }
+        codes.push((code.clone(), Instant::now()));
+        Ok(code)
+    }
+
+    /// Whether a code is good; it is not any more then.
+    fn takes(&self, given: &str, now: Instant) -> bool {
+        let mut codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
+        codes.retain(|(_, made)| now.duration_since(*made) < GOOD_FOR);
+        let found = codes.iter().position(|(code, _)| code == given);
+        found.map(|at| codes.remove(at)).is_some()
+    }
+
+    /// The way in.
+    pub(crate) fn router(self) -> Router {
+        Router::new().route("/sign-in", get(sign_in)).with_state(self)
+    }
+}
+
+#[derive(Deserialize)]
+struct Code {
+    #[serde(default)]
+    code: String,
+}
+
+async fn sign_in(
+    State(sign_in): State<SignIn>,
+    Query(Code { code }): Query<Code>,
+) -> Result<Response, Problem> {
+    if !sign_in.takes(&code, Instant::now()) {
+        let problem =
+            Problem::new(StatusCode::FORBIDDEN, "refused", "this address was good once, and is not now");
+        return Err(problem.hint("start the server again for a new one"));
+    }
+    let secure = if sign_in.secure { "; Secure" } else { "" };
+    let cookie = format!(
+        "{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
+        sign_in.token.text(),
+        SIGNED_IN.as_secs(),
+    );
+    let mut cookie = HeaderValue::from_str(&cookie).map_err(|_| Problem::internal("the token is no text"))?;
+    cookie.set_sensitive(true);
+    let headers = [
+        (header::SET_COOKIE, cookie),
+        (header::LOCATION, HeaderValue::from_static("/")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    ];
+    Ok((StatusCode::SEE_OTHER, headers).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_good_once_and_not_for_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let sign_in = SignIn::new(Token::at(&dir.path().join("token")).unwrap(), false);
+        let now = Instant::now();
+        let code = sign_in.code().unwrap();
+        assert!(!sign_in.takes("", now));
+        assert!(!sign_in.takes(&code[1..], now));
+        assert!(sign_in.takes(&code, now));
+        assert!(!sign_in.takes(&code, now));
+        let code = sign_in.code().unwrap();
+        assert!(!sign_in.takes(&code, now + GOOD_FOR + Duration::from_secs(1)));
+        let codes: Vec<String> = (0..=AT_ONCE).map(|_| sign_in.code().unwrap()).collect();
+        assert!(!sign_in.takes(&codes[0], now), "the oldest of too many ends");
+        assert!(codes[1..].iter().all(|code| sign_in.takes(code, now)));
+    }
+}

@@ -1,0 +1,191 @@
+//! What those rely on who run a server: signing in, origins, numbers, logs, limits, encryption, its end.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use stepback_server::{Config, Tls};
+
+use crate::support::Place;
+
+/// A log that a test can read.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_browser_is_let_in_once_and_stays() {
+    let place = Place::new();
+    let address = place.server.sign_in_url().unwrap();
+    let target = address.strip_prefix(&place.server.url()).unwrap();
+    assert!(!address.contains(place.server.token().text()), "the token is in no address");
+    let first = place.send_bare("GET", target, "", b"");
+    assert_eq!((first.status, first.header("location")), (303, Some("/")));
+    let cookie = first.header("set-cookie").unwrap().to_owned();
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let pair = cookie.split(';').next().unwrap();
+    let asked = place.send_bare("GET", "/api/v1/workspaces", &format!("cookie: {pair}\r\n"), b"");
+    assert_eq!(asked.status, 200);
+    let again = place.send_bare("GET", target, "", b"");
+    assert!(again.problem(403)["hints"][0].as_str().unwrap().contains("start the server again"));
+    assert_eq!(again.header("set-cookie"), None);
+    place.send_bare("GET", "/sign-in", "", b"").problem(403);
+    assert_eq!(place.send_bare("GET", "/", "", b"").status, 307, "there is something at the top");
+}
+
+#[test]
+fn pages_of_a_named_origin_may_ask_and_no_others() {
+    let place = Place::new();
+    let first = "access-control-request-method: POST\r\n";
+    let asks = |origin: &str| {
+        place.send_bare("OPTIONS", "/api/v1/workspaces", &format!("origin: {origin}\r\n{first}"), b"")
+    };
+    let allowed = asks("https://studio.example");
+    assert_eq!(allowed.status, 204);
+    assert_eq!(allowed.header("access-control-allow-origin"), Some("https://studio.example"));
+    assert!(allowed.header("access-control-allow-headers").unwrap().contains("authorization"));
+    for origin in ["https://studio.example.evil.example", "null", "http://studio.example"] {
+        let refused = asks(origin);
+        assert_eq!((refused.status, refused.header("access-control-allow-origin")), (403, None), "{origin}");
+    }
+    let origin = "origin: https://studio.example\r\n";
+    let read = place.send("GET", "/api/v1/workspaces", origin, b"");
+    assert_eq!(read.status, 200);
+    assert_eq!(read.header("access-control-allow-origin"), Some("https://studio.example"));
+    // Asking first is all that goes without the token.
+    place.send_bare("GET", "/api/v1/workspaces", origin, b"").problem(401);
+    place.send_bare("OPTIONS", "/api/v1/workspaces", origin, b"").problem(401);
+}
+
+#[test]
+fn numbers_and_lines_tell_what_happened_and_no_secret() {
+    let lines = Lines::default();
+    let log = lines.clone();
+    let place = Place::with(|config| Config { log: Some(Box::new(log)), ..config });
+    let token = place.server.token().text().to_owned();
+    place.get("/workspaces").with(200);
+    place.get(&format!("/sessions/{token}?agent={token}")).problem(404);
+    place.send_bare("GET", "/api/v1/workspaces", "authorization: Bearer wrong\r\n", b"").problem(401);
+    place.send("BREW", "/api/v1/workspaces", "", b"");
+    place.send("GET", &format!("/nobody/{token}"), "", b"").problem(404);
+    place.send_bare("GET", "/metrics", "", b"").problem(401);
+    let metrics = place.send("GET", "/metrics", "", b"");
+    let text = String::from_utf8(metrics.body.clone()).unwrap();
+    assert!(metrics.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    for line in [
+        "stepback_requests_total{method=\"GET\",route=\"/api/v1/workspaces\",status=\"200\"} 1",
+        "stepback_requests_total{method=\"GET\",route=\"/api/v1/workspaces\",status=\"401\"} 1",
+        "stepback_requests_total{method=\"GET\",route=\"/api/v1/sessions/{session}\",status=\"404\"} 1",
+        "stepback_requests_total{method=\"GET\",route=\"none\",status=\"404\"} 1",
+        "stepback_request_seconds_bucket{method=\"GET\",route=\"/api/v1/workspaces\",status=\"200\",le=\"+Inf\"} 1",
+        "stepback_requests_in_flight 1",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+    }
+    // Every sample belongs to a family that was announced.
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        let name = name.split('{').next().unwrap();
+        let family =
+            ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+        let announced = |name: &str| text.contains(&format!("# TYPE {name} "));
+        assert!(announced(name) || announced(family), "{line}");
+    }
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(!log.contains(&token) && !text.contains(&token));
+    let first: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert_eq!(first["route"], "/api/v1/workspaces");
+    assert_eq!(
+        (&first["method"], &first["status"], &first["peer"]),
+        (&"GET".into(), &200.into(), &"127.0.0.1".into())
+    );
+    assert_eq!(log.lines().count(), 7);
+}
+
+#[test]
+fn who_asks_too_fast_is_told_to_wait() {
+    let place = Place::with(|config| Config { rate: Some(1), ..config });
+    let replies: Vec<_> = (0..40).map(|_| place.get("/workspaces")).collect();
+    let refused: Vec<_> = replies.iter().filter(|reply| reply.status == 429).collect();
+    assert!(replies[0].status == 200 && refused.len() > 20, "{}", refused.len());
+    assert_eq!(refused[0].header("retry-after"), Some("1"));
+    assert_eq!(refused[0].problem(429)["code"], "busy");
+}
+
+#[test]
+fn what_is_sent_can_be_encrypted() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let tls = Tls { certificate: dir.path().join("cert.pem"), key: dir.path().join("key.pem") };
+    std::fs::write(&tls.certificate, made.cert.pem()).unwrap();
+    std::fs::write(&tls.key, made.signing_key.serialize_pem()).unwrap();
+    let place = Place::with(|config| Config { tls: Some(tls.clone()), ..config });
+    assert!(place.server.url().starts_with("https://"));
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(ring)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = rustls::ClientConnection::new(Arc::new(client), name).unwrap();
+    let socket = TcpStream::connect(place.server.address()).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, socket);
+    let token = place.server.token().text();
+    write!(
+        stream,
+        "GET /api/v1/workspaces HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    let target = place.server.sign_in_url().unwrap();
+    assert!(target.starts_with("https://"));
+
+    // Without encryption there is no answer, and the server goes on.
+    let mut plain = TcpStream::connect(place.server.address()).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    let _ = plain.read_to_end(&mut bytes);
+    assert!(!bytes.starts_with(b"HTTP/"));
+
+    // What is no certificate is said at the start.
+    std::fs::write(&tls.key, "no key").unwrap();
+    let error = Place::try_with(|config| Config { tls: Some(tls.clone()), ..config }).err().unwrap();
+    assert!(error.to_string().contains("the private key in "), "{error}");
+    let tls = Tls { certificate: dir.path().join("none.pem"), ..tls };
+    let error = Place::try_with(|config| Config { tls: Some(tls), ..config }).err().unwrap();
+    assert!(error.to_string().contains("none.pem cannot be used"), "{error}");
+}
+
+#[test]
+fn a_silent_client_does_not_hold_up_the_end() {
+    let place = Place::new();
+    let mut silent = TcpStream::connect(place.server.address()).unwrap();
+    silent.write_all(b"GET /api/v1/workspaces HTTP/1.1\r\nhost: local").unwrap();
+    place.get("/workspaces").with(200);
+    let address = place.server.address();
+    drop(place);
+    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+}
