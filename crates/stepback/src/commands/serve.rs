@@ -1,7 +1,7 @@
 //! `stepback serve`
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -60,8 +60,12 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         ..Config::new(listen, token_file.clone())
     };
     let server = stepback_server::serve(work, config).map_err(|error| {
-        Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"))
-            .hint("name another address with --listen, or port 0 for a free one")
+        let failure = Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"));
+        match error.kind() {
+            // Says itself what to do.
+            ErrorKind::InvalidInput | ErrorKind::InvalidData => failure,
+            _ => failure.hint("name another address with --listen, or port 0 for a free one"),
+        }
     })?;
     let url = server.url();
     if context.json {

@@ -30,6 +30,7 @@ mod reruns_fence;
 mod runs;
 mod sandbox;
 mod search;
+mod serve;
 mod talk;
 mod transcripts;
 mod wire;

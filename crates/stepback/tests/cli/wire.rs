@@ -151,12 +151,14 @@ pub fn body_of(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
-/// A proxy at work.
+/// A proxy or a server at work.
 pub struct Carrying {
     child: Child,
     rest: BufReader<ChildStdout>,
     /// Where it listens.
     pub url: String,
+    /// All it said then.
+    pub said: Value,
 }
 
 impl Carrying {
@@ -168,8 +170,12 @@ impl Carrying {
 
     /// The same with variables set; what it said if it does not come to listen.
     pub fn with(world: &Sandbox, words: &[&str], variables: &[(&str, &str)]) -> Result<Self, Ran> {
-        let all = ["proxy", "--json"].iter().chain(words);
-        let mut command = world.command(all);
+        Self::program(world, &[&["proxy", "--json"], words].concat(), variables)
+    }
+
+    /// Starts whatever prints an address once it listens.
+    pub fn program(world: &Sandbox, words: &[&str], variables: &[(&str, &str)]) -> Result<Self, Ran> {
+        let mut command = world.command(words);
         command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut rest = BufReader::new(child.stdout.take().unwrap());
@@ -180,7 +186,7 @@ impl Carrying {
             let ran: Ran = child.wait_with_output().unwrap().into();
             return Err(Ran { out: line, ..ran });
         };
-        Ok(Self { child, rest, url })
+        Ok(Self { child, rest, url, said })
     }
 
     /// Ends it as a person does, and gives what it said.

@@ -1,0 +1,146 @@
+//! `stepback serve`: how it begins, what it is like to ask it, and how it ends.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::sandbox::{Ran, Sandbox};
+use crate::talk::Talk;
+use crate::wire::{Carrying, body_of};
+
+/// Starts a server at a free port.
+#[track_caller]
+fn start(world: &Sandbox, words: &[&str]) -> Carrying {
+    try_start(world, words).unwrap_or_else(|ran| panic!("it does not listen: {ran:?}"))
+}
+
+fn try_start(world: &Sandbox, words: &[&str]) -> Result<Carrying, Ran> {
+    let all = [&["serve", "--json", "--listen", "127.0.0.1:0"], words].concat();
+    Carrying::program(world, &all, &[])
+}
+
+/// Asks with the token; the status and the document.
+fn ask(server: &Carrying, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    let token = fs::read_to_string(server.said["token_file"].as_str().unwrap()).unwrap();
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let body = body.map(|body| body.to_string()).unwrap_or_default();
+    write!(
+        stream,
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body_of(&text)).unwrap_or_default())
+}
+
+/// What the guide shows: a session is found, looked at, and taken back.
+#[test]
+fn a_session_is_browsed_and_taken_back_over_http() {
+    let world = Sandbox::new();
+    world.write("kept.txt", "mine\n");
+    let agent = Talk::new(&world, "s1");
+    agent.begin();
+    agent.prompt("make a file");
+    agent.write("c1", "made.txt", "by the agent\n");
+    agent.stop();
+    let server = start(&world, &[]);
+    let token_file = Path::new(server.said["token_file"].as_str().unwrap());
+    assert_eq!(fs::metadata(token_file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(server.said.as_object().unwrap().len(), 2, "{}", server.said);
+
+    let (status, sessions) = ask(&server, "GET", "/sessions", None);
+    assert_eq!(status, 200);
+    let id = sessions["items"][0]["id"].as_str().unwrap();
+    let (_, timeline) = ask(&server, "GET", &format!("/sessions/{id}/timeline"), None);
+    assert!(timeline.to_string().contains("make a file"), "{timeline:#}");
+    let (_, workspaces) = ask(&server, "GET", "/workspaces", None);
+    let workspace = workspaces["items"][0]["id"].as_str().unwrap();
+    let (status, plan) = ask(
+        &server,
+        "POST",
+        &format!("/workspaces/{workspace}/rewind-plans"),
+        Some(serde_json::json!({ "all": true })),
+    );
+    assert_eq!((status, &plan["items"][0]["path"]), (201, &"made.txt".into()), "{plan:#}");
+    assert!(world.path("made.txt").exists(), "a plan changes nothing");
+    let apply = plan["apply"].as_str().unwrap().strip_prefix("/api/v1").unwrap();
+    let (status, done) = ask(&server, "POST", apply, None);
+    assert_eq!(status, 200, "{done:#}");
+    assert!(!world.path("made.txt").exists() && world.path("kept.txt").exists());
+    // The command line takes back what the server did.
+    assert_eq!(server.end_with(Signal::TERM).code, Some(0));
+    world.ok(["undo", "--yes"]);
+    assert_eq!(fs::read_to_string(world.path("made.txt")).unwrap(), "by the agent\n");
+}
+
+#[test]
+fn two_servers_share_a_store_and_a_token() {
+    let world = Sandbox::new();
+    world.write("a", "a");
+    world.ok(["checkpoint", "create", "one"]);
+    let (first, second) = (start(&world, &[]), start(&world, &[]));
+    assert_eq!(first.said["token_file"], second.said["token_file"]);
+    let (_, workspaces) = ask(&first, "GET", "/workspaces", None);
+    let workspace = workspaces["items"][0]["id"].as_str().unwrap().to_owned();
+    world.write("a", "b");
+    let checkpoints = format!("/workspaces/{workspace}/checkpoints");
+    assert_eq!(ask(&first, "POST", &checkpoints, Some(serde_json::json!({ "label": "two" }))).0, 201);
+    let (_, listed) = ask(&second, "GET", &checkpoints, None);
+    assert_eq!(listed["items"][0]["label"], "two");
+    // One that is killed takes nothing with it.
+    first.end_with(Signal::KILL);
+    assert_eq!(ask(&second, "GET", &checkpoints, None).1["items"].as_array().unwrap().len(), 2);
+    assert_eq!(second.end().code, Some(0));
+    world.expect_sound("after a server was killed");
+}
+
+#[test]
+fn what_cannot_be_served_says_why() {
+    let world = Sandbox::new();
+    world.write("a", "a");
+    world.ok(["checkpoint", "create", "one"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let says = |words: &[&str], code: i32, parts: &[&str]| {
+        let ran = world.run([&["serve"], words].concat()).exits(code);
+        for part in parts {
+            assert!(ran.err.contains(part), "{words:?}: {}", ran.err);
+        }
+    };
+    says(&["--listen", &address], 7, &["cannot serve at", "in use", "--listen"]);
+    says(&["--listen", "here"], 2, &["\"here\" is no address", "127.0.0.1:7171"]);
+    says(&["--listen", "127.0.0.1:0", "--tls-cert", "c.pem"], 2, &["--tls-key"]);
+    let pair = ["--listen", "127.0.0.1:0", "--tls-cert", "no.pem", "--tls-key", "no.pem"];
+    says(&pair, 7, &["no.pem", "cannot be used"]);
+    says(&["--listen", "127.0.0.1:0", "--log", "/no/such/place/log"], 7, &["cannot write the log"]);
+    fs::write(world.store.join("server.token"), "short").unwrap();
+    says(&["--listen", "127.0.0.1:0"], 7, &["server.token holds no token", "remove it"]);
+}
+
+#[test]
+fn requests_are_written_down_without_the_token() {
+    let world = Sandbox::new();
+    world.write("a", "a");
+    world.ok(["checkpoint", "create", "one"]);
+    let log = world.home.join("requests.log");
+    let server = start(&world, &["--log", log.to_str().unwrap()]);
+    ask(&server, "GET", "/workspaces?x=1", None);
+    let token = fs::read_to_string(server.said["token_file"].as_str().unwrap()).unwrap();
+    server.end();
+    let text = fs::read_to_string(&log).unwrap();
+    let line: Value = serde_json::from_str(text.trim()).unwrap();
+    assert_eq!((&line["route"], &line["status"]), (&"/api/v1/workspaces".into(), &200.into()));
+    assert!(!text.contains(token.trim()));
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+}
