@@ -20,8 +20,8 @@ pub mod workspaces;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
-use utoipa::openapi::OpenApi as Description;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{OpenApi as Description, RefOr};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -108,6 +108,7 @@ pub fn router() -> (Router<Work>, Description) {
     let paths = std::mem::take(&mut description.paths.paths);
     description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     name_operations(&mut description);
+    name_problems(&mut description);
     let document = serde_json::to_value(&description).unwrap_or_default();
     let page = docs::page(&document);
     let json = [(header::CONTENT_TYPE, "application/json")];
@@ -137,6 +138,23 @@ fn name_operations(description: &mut Description) {
         ] {
             if let Some(operation) = operation {
                 operation.operation_id = Some(format!("{method}_{name}"));
+            }
+        }
+    }
+}
+
+/// Says that what goes wrong is told as a problem document, which is what [`Problem`] sends.
+fn name_problems(description: &mut Description) {
+    for item in description.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let responses = operation.responses.responses.iter_mut();
+            for (_, response) in responses.filter(|(status, _)| status.starts_with(['4', '5', 'd'])) {
+                if let RefOr::T(response) = response
+                    && let Some(content) = response.content.shift_remove("application/json")
+                {
+                    response.content.insert(Problem::CONTENT_TYPE.to_owned(), content);
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What is taken out of a request. What does not fit is a [`Problem`] like every other, and never the framework's own words.
 
+use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
@@ -26,6 +27,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let body = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
+        let body = body.map_err(|rejection| of_body(&rejection.into()))?;
+        // A reader of documents also takes a list of their values in the order in which they are written down somewhere.
+        if body.trim_ascii_start().first() == Some(&b'[') {
+            return Err(Problem::usage("the body is a list, and a document with names is wanted"));
+        }
+        let request = Request::from_parts(parts, body.into());
         match axum::Json::<T>::from_request(request, state).await {
             Ok(axum::Json(value)) => Ok(Self(value)),
             Err(rejection) => Err(of_body(&rejection)),

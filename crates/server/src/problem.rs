@@ -35,6 +35,9 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// What a problem document says it is.
+    pub const CONTENT_TYPE: &str = "application/problem+json";
+
     /// A problem with a status and a code.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
@@ -82,7 +85,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        let kind = [(header::CONTENT_TYPE, Self::CONTENT_TYPE)];
         (status, kind, Json(self)).into_response()
     }
 }

@@ -274,7 +274,7 @@ fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
 /// What the agent remembered at a step.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/memory", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
-    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+    responses((status = 200, body = Option<Object>), (status = "default", body = Problem)))]
 pub async fn memory(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
     slot(state, path, |state| state.memory).await
 }
@@ -282,7 +282,7 @@ pub async fn memory(state: State<Work>, path: Path<(String, u64)>) -> Result<Jso
 /// The task list at a step.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/task", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
-    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+    responses((status = 200, body = Option<Object>), (status = "default", body = Problem)))]
 pub async fn task(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
     slot(state, path, |state| state.task).await
 }
@@ -290,7 +290,7 @@ pub async fn task(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<
 /// The environment at a step.
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/env", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
-    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+    responses((status = 200, body = Option<Object>), (status = "default", body = Problem)))]
 pub async fn env(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
     slot(state, path, |state| state.env).await
 }

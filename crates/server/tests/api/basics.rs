@@ -36,4 +36,8 @@ fn what_does_not_fit_is_a_problem_and_never_a_bug() {
     place.get(&format!("/sessions/s/steps?limit=1&after={cursor}")).with(200);
     place.get(&format!("/sessions/s/steps?limit=1&failed=true&after={cursor}")).problem(400);
     assert_eq!(place.get("/sessions/s/steps?limit=1").json()["items"].as_array().unwrap().len(), 1);
+    let checkpoints = format!("/workspaces/{}/checkpoints", place.workspace());
+    let refused = place.post(&checkpoints, &serde_json::json!([null, null])).problem(400);
+    assert!(refused["detail"].as_str().unwrap().contains("a list"), "{refused}");
+    place.post(&checkpoints, &serde_json::json!({ "label": "a label" })).with(201);
 }
