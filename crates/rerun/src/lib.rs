@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use stepback_agents::policy::Tools;
 use stepback_agents::{Agent, install::InstallError};
+use stepback_engine::advice::{self, Kind};
 use stepback_engine::reruns::{Fate, Rerun};
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::prices::Prices;
@@ -79,6 +80,31 @@ pub enum RerunError {
         /// Why not.
         source: io::Error,
     },
+}
+
+impl RerunError {
+    /// What kind of failure it is, and what to do about it.
+    pub fn advice(&self) -> (Kind, Option<&'static str>) {
+        let (kind, hint) = match self {
+            Self::Engine(error) => return advice::of(error),
+            Self::NoCalls => (
+                Kind::Nothing,
+                "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
+            ),
+            Self::NoPrompt | Self::Unknown(_) => (Kind::Nothing, "\"stepback sessions\" lists what there is"),
+            Self::Change(_) => (Kind::Usage, "\"stepback replay\" shows the steps with their numbers"),
+            Self::NotHere(_) => (
+                Kind::Usage,
+                "\"stepback replay\" shows the session, \"stepback rerun --help\" says what can be done",
+            ),
+            Self::NoAgent { .. } => {
+                (Kind::System, "install it, or put it on the PATH; the recording stays as it is")
+            }
+            Self::Install(_) | Self::NoRoute(_) => (Kind::Refused, "nothing was changed"),
+            Self::Io { .. } => (Kind::System, "nothing of yours was changed"),
+        };
+        (kind, Some(hint))
+    }
 }
 
 /// How a session is to be done again.

@@ -9,6 +9,7 @@ pub mod diffs;
 mod docs;
 pub mod plans;
 pub mod points;
+pub mod reruns;
 pub mod sessions;
 pub mod state;
 pub mod steps;
@@ -92,6 +93,8 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(branches::list, branches::create))
         .routes(routes!(branches::get, branches::rename, branches::delete))
         .routes(routes!(branches::compared))
+        .routes(routes!(reruns::begin))
+        .routes(routes!(reruns::interrupt))
         .routes(routes!(breakpoints::list, breakpoints::add, breakpoints::clear))
         .routes(routes!(breakpoints::switch, breakpoints::remove))
         .routes(routes!(stops::list))

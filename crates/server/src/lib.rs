@@ -20,6 +20,7 @@ mod tls;
 mod unified;
 mod work;
 
+pub use api::reruns::Stage;
 pub use guard::{Guard, Token};
 pub use problem::Problem;
 pub use service::{Config, Server, serve};

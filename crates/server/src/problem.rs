@@ -7,6 +7,7 @@ use serde::Serialize;
 use stepback_engine::EngineError;
 use stepback_engine::advice::{self, Kind};
 use stepback_model::object::ObjectError;
+use stepback_rerun::RerunError;
 use stepback_store::StoreError;
 use utoipa::ToSchema;
 
@@ -90,9 +91,9 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<EngineError> for Problem {
-    fn from(error: EngineError) -> Self {
-        let (kind, hint) = advice::of(&error);
+impl Problem {
+    /// A failure of a kind, and what to do.
+    fn of(kind: Kind, detail: String, hint: Option<&str>) -> Self {
         let status = match kind {
             Kind::Usage => StatusCode::BAD_REQUEST,
             Kind::Point | Kind::Nothing => StatusCode::NOT_FOUND,
@@ -100,11 +101,25 @@ impl From<EngineError> for Problem {
             Kind::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Kind::Store | Kind::System | Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let problem = Self::new(status, kind.name(), error.to_string());
+        let problem = Self::new(status, kind.name(), detail);
         match hint {
             Some(hint) => problem.hint(hint),
             None => problem,
         }
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        let (kind, hint) = advice::of(&error);
+        Self::of(kind, error.to_string(), hint)
+    }
+}
+
+impl From<RerunError> for Problem {
+    fn from(error: RerunError) -> Self {
+        let (kind, hint) = error.advice();
+        Self::of(kind, error.to_string(), hint)
     }
 }
 
@@ -123,10 +138,6 @@ impl From<ObjectError> for Problem {
 impl From<std::io::Error> for Problem {
     fn from(error: std::io::Error) -> Self {
         let (kind, hint) = advice::of_io(&error);
-        let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, kind.name(), error.to_string());
-        match hint {
-            Some(hint) => problem.hint(hint),
-            None => problem,
-        }
+        Self::of(kind, error.to_string(), hint)
     }
 }

@@ -76,7 +76,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let router = router
         .with_state(work.clone())
         .route("/", get(|| async { Redirect::temporary("/api/v1/docs") }))
-        .merge(metrics(work, observer.clone()))
+        .merge(metrics(work.clone(), observer.clone()))
         .merge(sign_in.clone().router())
         .layer(DefaultBodyLimit::max(LARGEST))
         .layer(middleware::from_fn_with_state(guard, guard::check))
@@ -88,12 +88,15 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
         .enable_all()
         .build()?;
     let is_secure = tls.is_some();
+    let ending = work.clone();
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::Builder::new().name("stepback-serve".into()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             accept::serve(listener, router, tls, stopped).await;
         });
+        // Agents that run again for us end with us.
+        ending.running().interrupt();
         // What still runs for a request that nobody waits for any more.
         runtime.shutdown_timeout(Duration::from_secs(5));
     })?;

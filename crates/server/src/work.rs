@@ -12,6 +12,7 @@ use stepback_model::record::Session;
 use stepback_store::Store;
 use stepback_worktree::rules::Budget;
 
+use crate::api::reruns::{Running, Stage};
 use crate::plans::Plans;
 use crate::problem::Problem;
 
@@ -26,12 +27,51 @@ struct Inner {
     env: Box<dyn Env>,
     threads: usize,
     plans: Plans,
+    stage: Option<Stage>,
+    running: Running,
+}
+
+impl Inner {
+    fn engine(&self) -> Engine<'_> {
+        Engine {
+            store: self.store,
+            env: &*self.env,
+            budget: Budget::default(),
+            threads: self.threads,
+            progress: None,
+        }
+    }
 }
 
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        Self { inner: Arc::new(Inner { store, env, threads, plans: Plans::default() }) }
+        let (plans, running) = (Plans::default(), Running::default());
+        Self { inner: Arc::new(Inner { store, env, threads, plans, stage: None, running }) }
+    }
+
+    /// Over a store, on a machine where sessions can be done again.
+    pub fn with_stage(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Stage) -> Self {
+        let (plans, running) = (Plans::default(), Running::default());
+        Self { inner: Arc::new(Inner { store, env, threads, plans, stage: Some(stage), running }) }
+    }
+
+    /// What reruns need, where they can run.
+    pub(crate) fn stage(&self) -> Option<&Stage> {
+        self.inner.stage.as_ref()
+    }
+
+    /// Reruns that run.
+    pub(crate) fn running(&self) -> &Running {
+        &self.inner.running
+    }
+
+    /// Does some work with the engine where the caller is, who may wait.
+    pub(crate) fn on_this_thread<T>(
+        &self,
+        work: impl FnOnce(&Engine<'_>) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        work(&self.inner.engine())
     }
 
     /// The store.
@@ -50,16 +90,7 @@ impl Work {
         work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let inner = self.inner.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let engine = Engine {
-                store: inner.store,
-                env: &*inner.env,
-                budget: Budget::default(),
-                threads: inner.threads,
-                progress: None,
-            };
-            work(&engine)
-        });
+        let done = tokio::task::spawn_blocking(move || work(&inner.engine()));
         match done.await {
             Ok(done) => done,
             Err(_) => Err(Problem::internal("the work on this request ended unexpectedly")),

@@ -147,28 +147,15 @@ fn kind(name: &str) -> Result<StepKind, Failure> {
 
 /// Why there is no rerun, and what to do.
 pub fn refused(error: RerunError) -> Failure {
-    let message = error.to_string();
-    let (kind, hint) = match error {
-        RerunError::Engine(error) => return error.into(),
-        RerunError::NoCalls => (
-            Kind::Nothing,
-            "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
-        ),
-        RerunError::NoPrompt | RerunError::Unknown(_) => {
-            (Kind::Nothing, "\"stepback sessions\" lists what there is")
-        }
-        RerunError::Change(_) => (Kind::Usage, "\"stepback replay\" shows the steps with their numbers"),
-        RerunError::NotHere(_) => (
-            Kind::Usage,
-            "\"stepback replay\" shows the session, \"stepback rerun --help\" says what can be done",
-        ),
-        RerunError::NoAgent { .. } => {
-            (Kind::System, "install it, or put it on the PATH; the recording stays as it is")
-        }
-        RerunError::Install(_) | RerunError::NoRoute(_) => (Kind::Refused, "nothing was changed"),
-        RerunError::Io { .. } => (Kind::System, "nothing of yours was changed"),
-    };
-    Failure::new(kind, message).hint(hint)
+    let (kind, hint) = error.advice();
+    if let RerunError::Engine(error) = error {
+        return error.into();
+    }
+    let failure = Failure::new(kind, error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparison>, whole: bool) {

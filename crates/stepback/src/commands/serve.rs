@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_server::{Config, Tls, Work};
+use stepback_server::{Config, Stage, Tls, Work};
 
+use super::agents::binary;
 use super::{Answer, DONE};
 use crate::args::carry::Serve;
 use crate::context::{self, Context};
@@ -46,7 +47,15 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         signal_hook::flag::register(signal, ended.clone())?;
     }
     let token_file = context.place().local().join("server.token");
-    let work = Work::new(context.store(), crate::system::environment(), context::threads());
+    let stage = Stage {
+        program: binary()?,
+        store: context.place().argument().into(),
+        home: context::home().unwrap_or_default(),
+        environment: std::env::vars_os().collect(),
+        prices: context.prices()?,
+        certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+    };
+    let work = Work::with_stage(context.store(), crate::system::environment(), context::threads(), stage);
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let tls = tls.map(|(certificate, key)| Tls { certificate, key });
     let is_local = listen.ip().is_loopback();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::sandbox::{Ran, Sandbox};
 use crate::talk::Talk;
-use crate::wire::{Carrying, body_of};
+use crate::wire::{Carrying, body_of, until};
 
 /// Starts a server at a free port.
 #[track_caller]
@@ -82,6 +82,65 @@ fn a_session_is_browsed_and_taken_back_over_http() {
     assert_eq!(server.end_with(Signal::TERM).code, Some(0));
     world.ok(["undo", "--yes"]);
     assert_eq!(fs::read_to_string(world.path("made.txt")).unwrap(), "by the agent\n");
+}
+
+/// What if: a recorded session is done again with one thing changed, and both are put side by side.
+#[test]
+fn a_session_is_done_again_over_http() {
+    let world = Sandbox::new();
+    let script = r#"{"turns": [
+        {"text": "I write.", "calls": [{"tool": "write", "input": {"path": "made.txt", "content": "one\n"}}]},
+        {"text": "I look.", "calls": [{"tool": "bash", "input": {"command": "cat made.txt > seen.txt; cat seen.txt"}}]},
+        {"text": "All is done."}]}"#;
+    let file = world.home.join("script.json");
+    fs::write(&file, script).unwrap();
+    world.ok(["agent", "--provider", "scripted", file.to_str().unwrap(), "do the work"]);
+    let before = world.files();
+    let server = start(&world, &[]);
+    let (_, sessions) = ask(&server, "GET", "/sessions", None);
+    let id = sessions["items"][0]["id"].as_str().unwrap().to_owned();
+    let reruns = format!("/sessions/{id}/reruns");
+    let begin = |body: Value| ask(&server, "POST", &reruns, Some(body));
+
+    let (status, begun) = begin(serde_json::json!({ "branch": "same" }));
+    assert_eq!((status, &begun["name"]), (202, &"same".into()), "{begun:#}");
+    let workspace = sessions["items"][0]["workspace"].as_str().unwrap().to_owned();
+    let branch =
+        |name: &str| ask(&server, "GET", &format!("/workspaces/{workspace}/branches/{name}"), None).1;
+    until("the rerun ends", || !["pending", "running"].contains(&branch("same")["status"].as_str().unwrap()));
+    assert_eq!(branch("same")["status"], "completed", "{:#}", branch("same"));
+    let session = branch("same")["rerun"]["session"].as_str().unwrap().to_owned();
+    let (status, compared) = ask(&server, "GET", &format!("/compare?a={id}&b={session}"), None);
+    assert_eq!(status, 200, "{compared:#}");
+    world.expect_files(&before, "nothing of it happens in the workspace");
+
+    // With one thing changed, it parts there.
+    let (_, calls) =
+        ask(&server, "GET", &format!("/sessions/{id}/steps?kind=tool-start&oldest_first=true"), None);
+    let number = calls["items"][0]["number"].as_u64().unwrap();
+    let (status, begun) =
+        begin(serde_json::json!({ "branch": "other", "set": [format!("#{number}.output=nothing")] }));
+    assert_eq!(status, 202, "{begun:#}");
+    until("the other one ends", || branch("other")["status"] != "running");
+    assert!(branch("other").to_string().contains("nothing"), "{:#}", branch("other"));
+
+    for (body, status, part) in [
+        (serde_json::json!({ "set": ["nonsense=1"] }), 400, "nonsense"),
+        (serde_json::json!({ "set": ["nonsense"] }), 400, "nonsense"),
+        (serde_json::json!({ "branch": "same" }), 400, "same"),
+        (serde_json::json!({ "until": "nonsense" }), 404, "nonsense"),
+        (serde_json::json!({ "on_difference": "live" }), 400, "live"),
+        (serde_json::json!({ "from": "#99" }), 404, "99"),
+        (serde_json::json!({ "tools": "all" }), 400, "all"),
+        (serde_json::json!({ "who": "me" }), 400, "who"),
+    ] {
+        let (found, problem) = begin(body.clone());
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert!(found == status && detail.contains(part), "{body}: {found} {problem:#}");
+    }
+    let (status, _) = ask(&server, "POST", &format!("/workspaces/{workspace}/branches/same/interrupt"), None);
+    assert_eq!(status, 404, "it is over");
+    assert_eq!(server.end().code, Some(0));
 }
 
 #[test]

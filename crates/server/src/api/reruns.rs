@@ -1,0 +1,226 @@
+//! What if: a session done again with one thing changed, while the one who asked looks on.
+//!
+//! A rerun takes as long as its tools do. So the request that begins one is answered as soon as it runs; how far it got is
+//! told by its branch, what it does by the events of its session, and what came of it by a comparison.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use stepback_agents::policy::Tools;
+use stepback_engine::reruns::Rerun;
+use stepback_exchange::prices::Prices;
+use stepback_model::ids::WorkspaceId;
+use stepback_model::record::StepKind;
+use stepback_proxy::Timing;
+use stepback_rerun::answers::OnDifference;
+use stepback_rerun::{Options, Surroundings};
+use tokio::sync::oneshot;
+use utoipa::ToSchema;
+
+use super::points::resolved;
+use crate::documents::branches::BranchDocument;
+use crate::extract::{Json, Path, percent_encoded};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// So many run at once: each starts an agent.
+const AT_ONCE: usize = 4;
+
+/// What reruns need besides the store.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// Our own program.
+    pub program: PathBuf,
+    /// What the store is called on the command line.
+    pub store: PathBuf,
+    /// The person's home.
+    pub home: PathBuf,
+    /// The person's environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// What models cost.
+    pub prices: Prices,
+    /// A file of certificates that are trusted beside those of the system.
+    pub certificates: Option<PathBuf>,
+}
+
+/// Reruns of this server that are not at their end, with what ends them.
+#[derive(Debug, Default)]
+pub(crate) struct Running(Mutex<HashMap<(WorkspaceId, String), Arc<AtomicBool>>>);
+
+impl Running {
+    fn all(&self) -> std::sync::MutexGuard<'_, HashMap<(WorkspaceId, String), Arc<AtomicBool>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all of them.
+    pub(crate) fn interrupt(&self) {
+        for interrupted in self.all().values() {
+            interrupted.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How a session is to be done again.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewRerun {
+    /// The point it begins at; the beginning of the session if none is given.
+    pub from: Option<String>,
+    /// `PATH=VALUE` for each thing that is changed: `prompt`, `system`, `model`, `memory.KEY`, `#14.input.x`, `#14.output`.
+    pub set: Vec<String>,
+    /// Ends after the first step of this kind.
+    pub until: Option<String>,
+    /// Ends after so many steps.
+    pub max_steps: Option<u64>,
+    /// Ends after so many seconds.
+    pub timeout_s: Option<u32>,
+    /// What becomes of tool calls: `real` (the usual), `recorded`, `deny`.
+    #[schema(value_type = Option<String>)]
+    pub tools: Option<Tools>,
+    /// What happens to a model call that was never recorded like this: `stop` (the usual) or `nearest`.
+    pub on_difference: Option<String>,
+    /// The name of the branch.
+    pub branch: Option<String>,
+}
+
+impl NewRerun {
+    fn on_difference(&self) -> Result<OnDifference, Problem> {
+        match self.on_difference.as_deref() {
+            None | Some("stop") => Ok(OnDifference::Stop),
+            Some("nearest") => Ok(OnDifference::Nearest),
+            // To ask a real model costs money; that is for the command line.
+            Some(other) => Err(Problem::usage(format!("on_difference cannot be \"{other}\"")).hint(
+                "it is \"stop\" or \"nearest\"; \"stepback rerun --on-difference live\" asks the model",
+            )),
+        }
+    }
+}
+
+/// Begins to do a session again, in a directory of its own and behind a fence. It is answered as soon as it runs.
+#[utoipa::path(post, path = "/sessions/{session}/reruns", tag = "branches",
+    params(("session" = String, Path, description = "The session")), request_body = NewRerun,
+    responses((status = 202, body = BranchDocument, headers(("location" = String, description = "Its branch"))),
+        (status = "default", body = Problem)))]
+pub async fn begin(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(wanted): Json<NewRerun>,
+) -> Result<Response, Problem> {
+    let stage = work.stage().cloned().ok_or_else(|| {
+        Problem::new(StatusCode::CONFLICT, "refused", "this server cannot run agents")
+            .hint("\"stepback rerun\" on the machine of the workspace can")
+    })?;
+    let on_difference = wanted.on_difference()?;
+    let until = match wanted.until.as_deref() {
+        None => None,
+        Some(name) => Some(StepKind::parse(name).ok_or_else(|| Problem::unknown("kind of step", name))?),
+    };
+    let (told, begun) = oneshot::channel();
+    let playing = work.clone();
+    std::thread::Builder::new()
+        .name("stepback-rerun".into())
+        .spawn(move || play(&playing, &stage, &id, &wanted, on_difference, until, told))?;
+    // It is dropped unanswered only if the thread ended unexpectedly.
+    let begun = begun.await.unwrap_or_else(|_| Err(Problem::internal("the rerun ended unexpectedly")));
+    let (workspace, rerun) = begun?;
+    let place =
+        format!("/api/v1/workspaces/{workspace}/branches/{}", percent_encoded(rerun.branch.as_bytes()));
+    let document = BranchDocument::coming(&rerun);
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, place)], Json(document)).into_response())
+}
+
+type Begun = Result<(WorkspaceId, Rerun), Problem>;
+
+fn play(
+    work: &Work,
+    stage: &Stage,
+    id: &str,
+    wanted: &NewRerun,
+    on_difference: OnDifference,
+    until: Option<StepKind>,
+    told: oneshot::Sender<Begun>,
+) {
+    let mut told = Some(told);
+    let mut tell = |begun: Begun| {
+        if let Some(told) = told.take() {
+            // Who asked may be gone; the rerun goes on.
+            let _ = told.send(begun);
+        }
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let mut known = None;
+    let done = work.on_this_thread(|engine| {
+        let (workspace, session) = work::session(engine, id)?;
+        let from = wanted.from.as_deref().map(|point| resolved(&workspace, point)).transpose()?;
+        let options = Options {
+            from,
+            set: wanted.set.clone(),
+            until,
+            max_steps: wanted.max_steps,
+            timeout: wanted.timeout_s.map(|seconds| Duration::from_secs(seconds.into())),
+            tools: wanted.tools.unwrap_or_default(),
+            on_difference,
+            timing: Timing::Instant,
+            branch: wanted.branch.clone(),
+        };
+        if work.running().all().len() >= AT_ONCE {
+            let detail = format!("{AT_ONCE} reruns are running, and no more run at once");
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail)
+                .hint("try again when one has ended"));
+        }
+        let temp = tempfile::Builder::new().prefix("stepback-rerun-").tempdir()?;
+        let dir = temp.path().canonicalize()?;
+        let around = Surroundings {
+            dir: &dir,
+            program: &stage.program,
+            store: &stage.store,
+            home: &stage.home,
+            environment: &stage.environment,
+            prices: &stage.prices,
+            certificates: stage.certificates.as_deref(),
+            interrupted: &interrupted,
+        };
+        let place = workspace.record.id;
+        let mut begun = |rerun: &Rerun| {
+            let key = (place, rerun.branch.clone());
+            work.running().all().insert(key.clone(), interrupted.clone());
+            known = Some(key);
+            tell(Ok((place, rerun.clone())));
+        };
+        stepback_rerun::rerun(&workspace, session, &options, &around, &mut begun)?;
+        Ok(())
+    });
+    if let Some(key) = known {
+        work.running().all().remove(&key);
+    }
+    // What goes wrong later is on record with the branch.
+    if let Err(problem) = done {
+        tell(Err(problem));
+    }
+}
+
+/// Ends a rerun that this server began and that still runs. What it did until then stays as its branch.
+#[utoipa::path(post, path = "/workspaces/{workspace}/branches/{branch}/interrupt", tag = "branches",
+    params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
+    responses((status = 204, description = "It is told to end"), (status = "default", body = Problem)))]
+pub async fn interrupt(
+    State(work): State<Work>,
+    Path((id, branch)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let place = work.run(move |engine| Ok(work::workspace(engine, &id)?.record.id)).await?;
+    match work.running().all().get(&(place, branch.clone())) {
+        Some(interrupted) => {
+            interrupted.store(true, Ordering::Relaxed);
+            Ok(StatusCode::NO_CONTENT)
+        }
+        None => Err(Problem::unknown("running rerun", &branch)),
+    }
+}
