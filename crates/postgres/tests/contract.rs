@@ -4,9 +4,8 @@ use stepback_postgres::PostgresStore;
 use stepback_testkit::contract;
 use stepback_testkit::postgres::Server;
 
-/// What needs an index of words, or the order of commits across workspaces, which this store does not have yet.
-const NOT_YET: [&str; 5] = [
-    "a_query_is_gone_through_page_by_page",
+/// What needs an index of words, which this store does not have yet.
+const NOT_YET: [&str; 4] = [
     "words_are_found_and_marked",
     "a_substring_is_found_anywhere",
     "a_search_is_limited_and_goes_on",
