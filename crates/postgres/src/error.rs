@@ -12,10 +12,14 @@ const UNIQUE: [(&str, &str); 4] = [
 ];
 
 /// What to do about a connection that could not be protected, by what is said about it.
-const TLS: [(&str, &str); 6] = [
+const TLS: [(&str, &str); 7] = [
     ("does not support TLS", "set ssl = on in the server's settings, or connect without: sslmode=disable"),
     (
         "UnknownIssuer",
+        "name the certificate of whoever signed the server's with sslrootcert=FILE in the address",
+    ),
+    (
+        "BadSignature",
         "name the certificate of whoever signed the server's with sslrootcert=FILE in the address",
     ),
     ("not valid for name", "use the host name that the certificate was made for, or sslmode=verify-ca"),
@@ -44,7 +48,11 @@ pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) 
     if matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED) {
         return StoreError::Corrupt { what: format!("{shown}: {}", why(error)) };
     }
-    server(shown, what, why(error), remedy(code))
+    let why = why(error);
+    // Not every way to be without room has a code of its own.
+    let full = why.contains("could not extend file") || why.contains("No space left");
+    let remedy = if full { remedy(&SqlState::DISK_FULL) } else { remedy(code) };
+    server(shown, what, why, remedy)
 }
 
 /// A failure of the server with a remedy.

@@ -180,6 +180,8 @@ impl Pool {
         self.persistently(|lease| {
             let connection = lease.connection()?;
             self.wait(question(connection)).map_err(|error| {
+                // With it goes a transaction that may be open.
+                lease.discard();
                 let lost = error::is_lost(&error);
                 let failure = self.failed("read from", &error);
                 if lost { Failed::Lost(failure) } else { Failed::For(failure) }

@@ -96,20 +96,20 @@ impl Store for PostgresStore {
         self.count_by_agent(workspace)
     }
 
-    fn unindexed(&self, _most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        Err(no_index())
+    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        self.list_unindexed(most)
     }
 
-    fn index(&self, _documents: &[Document]) -> Result<(), StoreError> {
-        Err(no_index())
+    fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
+        self.add_documents(documents)
     }
 
     fn forget_index(&self) -> Result<(), StoreError> {
-        Err(no_index())
+        self.remove_index()
     }
 
-    fn search(&self, _search: &Search) -> Result<Found, StoreError> {
-        Err(no_index())
+    fn search(&self, search: &Search) -> Result<Found, StoreError> {
+        self.find_texts(search)
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
@@ -163,14 +163,5 @@ impl Store for PostgresStore {
 
     fn patience(&self) -> Option<Duration> {
         self.patience
-    }
-}
-
-/// There is no full-text search here yet.
-fn no_index() -> StoreError {
-    StoreError::Server {
-        what: "cannot search".into(),
-        why: "a store in PostgreSQL has no index of words yet".into(),
-        remedy: "\"stepback store copy\" it to a directory and search there, or use \"stepback query\"",
     }
 }

@@ -20,7 +20,7 @@ const TOTAL: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::big
     WHERE c.relkind = 'r' AND c.relname LIKE 'stepback\\_%' AND c.relnamespace = current_schema()::regnamespace";
 
 /// What to look for in a healthy store, each with what to say about it.
-const COMPLAINTS: [(&str, &str); 8] = [
+const COMPLAINTS: [(&str, &str); 9] = [
     (
         "SELECT count(*) FROM stepback_objects WHERE octet_length(hash) <> 32 OR kind NOT BETWEEN 1 AND 8",
         "objects without a valid hash or kind",
@@ -47,6 +47,11 @@ const COMPLAINTS: [(&str, &str); 8] = [
            FULL JOIN stepback_tallies t USING (session, kind)
            WHERE (s.steps, s.failed) IS DISTINCT FROM (t.steps, t.failed)",
         "sessions whose steps are not counted right",
+    ),
+    (
+        "SELECT count(*) FROM stepback_index i, (SELECT count(*) AS documents, coalesce(sum(words), 0) AS words FROM stepback_texts) t
+           WHERE i.documents <> t.documents OR i.words <> t.words",
+        "index whose texts are not counted right; \"stepback search --reindex\" makes it again",
     ),
     (
         "SELECT count(*) FROM stepback_workspaces w

@@ -114,5 +114,52 @@ INSERT INTO stepback_tallies
     SELECT session, kind, count(*), count(*) FILTER (WHERE failed) FROM stepback_steps GROUP BY session, kind;
 ";
 
+/// The index of words. Where PostgreSQL's trigrams are installed, words are found by their parts without looking at all.
+const SEARCH: &str = "
+CREATE TABLE stepback_index (
+    documents bigint NOT NULL,
+    words bigint NOT NULL,
+    blocks bigint NOT NULL,
+    known_to bigint NOT NULL,
+    commits bigint NOT NULL
+);
+INSERT INTO stepback_index VALUES (0, 0, 0, 0, -1);
+CREATE TABLE stepback_texts (
+    position bigint PRIMARY KEY,
+    block bigint NOT NULL,
+    words integer NOT NULL,
+    said text,
+    raw_len integer NOT NULL,
+    text bytea NOT NULL
+);
+ALTER TABLE stepback_texts ALTER COLUMN text SET STORAGE EXTERNAL;
+CREATE INDEX stepback_texts_of_block ON stepback_texts (block);
+CREATE INDEX stepback_texts_said ON stepback_texts (position) WHERE said IS NOT NULL;
+CREATE TABLE stepback_words (
+    id integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    word text COLLATE \"C\" NOT NULL UNIQUE
+);
+CREATE INDEX stepback_words_long ON stepback_words (id) WHERE char_length(word) >= 64;
+CREATE TABLE stepback_postings (
+    word integer NOT NULL,
+    block bigint NOT NULL,
+    places bytea NOT NULL,
+    PRIMARY KEY (word, block)
+);
+ALTER TABLE stepback_postings ALTER COLUMN places SET STORAGE EXTERNAL;
+CREATE INDEX stepback_postings_of_block ON stepback_postings USING brin (block);
+CREATE TABLE stepback_blocks (id bigint PRIMARY KEY, documents integer NOT NULL);
+CREATE INDEX stepback_blocks_small ON stepback_blocks (id) WHERE documents < 256;
+CREATE TABLE stepback_stale (block bigint NOT NULL, position bigint NOT NULL, PRIMARY KEY (block, position));
+CREATE INDEX stepback_steps_said ON stepback_steps (position)
+    WHERE label IS NOT NULL OR note IS NOT NULL OR tags <> '[]' OR purged;
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm') THEN
+        CREATE INDEX stepback_words_parts ON stepback_words USING gin (word gin_trgm_ops);
+    END IF;
+EXCEPTION WHEN undefined_object THEN NULL;
+END $$;
+";
+
 /// Each leads from the format before it to the next. One that was released is never changed.
-pub(crate) const MIGRATIONS: &[&str] = &[FIRST, ORDER];
+pub(crate) const MIGRATIONS: &[&str] = &[FIRST, ORDER, SEARCH];

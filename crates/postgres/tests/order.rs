@@ -109,5 +109,6 @@ const DOWN: &str = "DROP SEQUENCE stepback_positions;
     ALTER TABLE stepback_steps DROP COLUMN position;
     DROP INDEX stepback_steps_of_kind, stepback_steps_of_state, stepback_steps_of_worker, stepback_steps_labelled,
         stepback_steps_tagged, stepback_steps_hidden, stepback_sessions_of_agent;
-    DROP TABLE stepback_tallies;
+    DROP TABLE stepback_tallies, stepback_index, stepback_texts, stepback_words, stepback_postings, stepback_blocks,
+        stepback_stale;
     UPDATE stepback_schema SET version = 1";
