@@ -59,7 +59,7 @@ fn fill(store: &PostgresStore, steps: u64) {
             let facts = Facts {
                 tool: tool.then(|| TOOLS[(mixed(seed + 1) % 5) as usize].to_string()),
                 call: tool.then(|| format!("call_{:x}", seed / 2)),
-                failed: mixed(seed) % 97 == 0,
+                failed: mixed(seed).is_multiple_of(97),
                 duration: tool.then(|| mixed(seed) % 5_000_000),
                 ..Facts::default()
             };

@@ -309,7 +309,7 @@ impl TextColumns {
 
 /// Puts small blocks together, if there are many: every one of them is a row more to read for each of its words.
 async fn merge(connection: &mut Connection) -> Result<Result<(), StoreError>, Error> {
-    let small = "SELECT id FROM stepback_blocks WHERE documents < 256 ORDER BY id";
+    let small = "SELECT id FROM stepback_blocks WHERE documents < 128 ORDER BY id";
     let small: Vec<i64> =
         connection.rows(small, &[]).await?.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     if small.len() < MERGE {

@@ -129,60 +129,82 @@ fn decode(mut places: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The steps that have any of some words, whose rows are given, in order.
-pub(crate) fn having_any<'r>(
-    rows: impl Iterator<Item = Row<'r>>,
-    stale: &Stale,
-) -> Result<Vec<Having>, StoreError> {
-    let mut all = Vec::new();
-    for row in rows {
-        each(&row, stale, |having, _| all.push(having))?;
-    }
-    all.sort_by_key(|having: &Having| having.position);
-    all.dedup_by(|later, earlier| {
-        let same = later.position == earlier.position;
-        if same {
-            earlier.count += later.count;
-        }
-        same
-    });
-    Ok(all)
+/// The steps that have words in a row, found out row by row: first the rows of all words that may stand at the first place,
+/// then those for the second place, and so on. What was read is not kept, only what it says about steps that may have it.
+#[derive(Default)]
+pub(crate) struct InARow {
+    /// Of each step that has the words of the places before: where they end.
+    before: Option<HashMap<u64, HashSet<u64>>>,
+    /// Of each step that goes on at this place: how long it is, and where.
+    here: HashMap<u64, (u64, Vec<u64>)>,
 }
 
-/// The steps that have words in a row, in order: for each place in the phrase the rows of the words that may stand there.
-pub(crate) fn having_phrase(phrase: &[Vec<Row<'_>>], stale: &Stale) -> Result<Vec<Having>, StoreError> {
-    // Of each step that has the words so far: how long it is, and where they end.
-    let mut so_far: Option<HashMap<u64, (u64, Vec<u64>)>> = None;
-    for rows in phrase {
-        let mut here: HashMap<u64, (u64, Vec<u64>)> = HashMap::new();
-        for row in rows {
-            each(row, stale, |having, places| {
-                if so_far.as_ref().is_none_or(|known| known.contains_key(&having.position)) {
-                    here.entry(having.position)
-                        .or_insert((having.length, Vec::new()))
-                        .1
-                        .extend(decode(places));
-                }
-            })?;
-        }
-        if let Some(before) = &so_far {
-            for (position, (_, ends)) in &mut here {
-                // Only steps that are known so far were let in.
-                let begun: HashSet<u64> =
-                    before.get(position).map(|(_, ends)| ends.iter().copied().collect()).unwrap_or_default();
-                ends.retain(|end| end.checked_sub(1).is_some_and(|before| begun.contains(&before)));
-            }
-            here.retain(|_, (_, ends)| !ends.is_empty());
-        }
-        so_far = Some(here);
+impl InARow {
+    /// Goes on to the next place.
+    pub fn next_place(&mut self) {
+        let here = std::mem::take(&mut self.here);
+        let ends = here.into_iter().map(|(position, (_, ends))| (position, ends.into_iter().collect()));
+        self.before = Some(ends.collect());
     }
-    let mut all: Vec<Having> = so_far
-        .unwrap_or_default()
-        .into_iter()
-        .map(|(position, (length, ends))| Having { position, length, count: ends.len() as u64 })
-        .collect();
-    all.sort_unstable_by_key(|having| having.position);
-    Ok(all)
+
+    /// Adds a row of a word that may stand at this place.
+    pub fn add(&mut self, row: &Row<'_>, stale: &Stale) -> Result<(), StoreError> {
+        let Self { before, here } = self;
+        each(row, stale, |having, places| {
+            let begun = match before {
+                None => None,
+                Some(before) => match before.get(&having.position) {
+                    Some(ends) => Some(ends),
+                    None => return,
+                },
+            };
+            let follows = |place: &u64| {
+                begun.is_none_or(|ends| place.checked_sub(1).is_some_and(|at| ends.contains(&at)))
+            };
+            let mut places = decode(places).filter(follows).peekable();
+            if places.peek().is_some() {
+                here.entry(having.position).or_insert((having.length, Vec::new())).1.extend(places);
+            }
+        })
+    }
+
+    /// The steps that have all of it, in order.
+    pub fn finish(self) -> Vec<Having> {
+        let having = |(position, (length, ends)): (u64, (u64, Vec<u64>))| Having {
+            position,
+            length,
+            count: ends.len() as u64,
+        };
+        let mut all: Vec<Having> = self.here.into_iter().map(having).collect();
+        all.sort_unstable_by_key(|having| having.position);
+        all
+    }
+}
+
+/// The steps that have any of some words, found out row by row.
+#[derive(Default)]
+pub(crate) struct AnyOf {
+    all: Vec<Having>,
+}
+
+impl AnyOf {
+    /// Adds a row of one of the words.
+    pub fn add(&mut self, row: &Row<'_>, stale: &Stale) -> Result<(), StoreError> {
+        each(row, stale, |having, _| self.all.push(having))
+    }
+
+    /// The steps, in order.
+    pub fn finish(mut self) -> Vec<Having> {
+        self.all.sort_by_key(|having: &Having| having.position);
+        self.all.dedup_by(|later, earlier| {
+            let same = later.position == earlier.position;
+            if same {
+                earlier.count += later.count;
+            }
+            same
+        });
+        self.all
+    }
 }
 
 /// The one of a list at a position.
@@ -206,27 +228,36 @@ mod tests {
         assert_eq!(block.add(7, &texts("red green red", "green blue")), 5);
         assert_eq!(block.add(300, &texts("blue", "red")), 2);
         let rows: HashMap<&str, &[u8]> = block.rows().collect();
-        let row = |word: &str| vec![Row { block: 1, places: rows[word] }];
+        let row = |word: &str| Row { block: 1, places: rows[word] };
         let none = Stale::new();
         let counts = |found: Vec<Having>| -> Vec<(u64, u64, u64)> {
             found.iter().map(|having| (having.position, having.length, having.count)).collect()
         };
-        assert_eq!(counts(having_any(row("red").into_iter(), &none).unwrap()), [(7, 5, 2), (300, 2, 1)]);
-        let both = row("red").into_iter().chain(row("blue"));
-        assert_eq!(counts(having_any(both, &none).unwrap()), [(7, 5, 3), (300, 2, 2)]);
-        let phrase = |words: &[&str]| {
-            let rows: Vec<_> = words.iter().map(|word| row(word)).collect();
-            counts(having_phrase(&rows, &none).unwrap())
+        let any = |words: &[&str], stale: &Stale| {
+            let mut any = AnyOf::default();
+            words.iter().for_each(|word| any.add(&row(word), stale).unwrap());
+            counts(any.finish())
         };
-        assert_eq!(phrase(&["red", "green"]), [(7, 5, 1)]);
-        assert_eq!(phrase(&["green", "red"]), [(7, 5, 1)]);
-        assert_eq!(phrase(&["red", "green", "blue"]), [], "a phrase goes over two fields");
-        assert_eq!(phrase(&["blue", "red"]), [], "a phrase goes over two fields");
-        let stale = Stale::from([(1, 7)]);
-        assert_eq!(counts(having_any(row("red").into_iter(), &stale).unwrap()), [(300, 2, 1)]);
+        assert_eq!(any(&["red"], &none), [(7, 5, 2), (300, 2, 1)]);
+        assert_eq!(any(&["red", "blue"], &none), [(7, 5, 3), (300, 2, 2)]);
+        assert_eq!(any(&["red"], &Stale::from([(1, 7)])), [(300, 2, 1)]);
+        let phrase = |places: &[&[&str]]| {
+            let mut phrase = InARow::default();
+            for (at, words) in places.iter().enumerate() {
+                if at > 0 {
+                    phrase.next_place();
+                }
+                words.iter().for_each(|word| phrase.add(&row(word), &none).unwrap());
+            }
+            counts(phrase.finish())
+        };
+        assert_eq!(phrase(&[&["red"], &["green"]]), [(7, 5, 1)]);
+        assert_eq!(phrase(&[&["green"], &["red", "blue"]]), [(7, 5, 2)]);
+        assert_eq!(phrase(&[&["red"], &["green"], &["blue"]]), [], "a phrase goes over two fields");
+        assert_eq!(phrase(&[&["blue"], &["red"]]), [], "a phrase goes over two fields");
         for end in 1..rows["red"].len() {
             let cut = Row { block: 1, places: &rows["red"][..end] };
-            let read = having_any([cut].into_iter(), &none);
+            let read = AnyOf::default().add(&cut, &none);
             assert!(read.is_err() || end == rows["red"].len() - 5, "{end}");
         }
     }

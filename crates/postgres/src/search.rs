@@ -19,7 +19,7 @@ use crate::PostgresStore;
 use crate::find::{Conditions, SNAPSHOT, order};
 use crate::parts::{self, Part};
 use crate::pool::Connection;
-use crate::postings::{self, Having, Stale};
+use crate::postings::{self, AnyOf, Having, InARow, Stale};
 use crate::rows::{self, COLUMNS, Record, WIDTH};
 
 /// What a question came to: an answer, or that something in the database is damaged.
@@ -67,52 +67,48 @@ async fn find(connection: &mut Connection, search: &Search) -> Answer<Found> {
     Ok(Ok(Found { hits, total, next: (end < total && search.limit > 0).then_some(end) }))
 }
 
-/// The rows of the index for some words.
-struct Rows {
-    rows: Vec<Row>,
-    /// Which rows a word has.
-    of_word: HashMap<i32, Vec<usize>>,
-    stale: Stale,
+/// Steps that rows of the index still have, and that are somewhere else now.
+async fn stale(connection: &mut Connection) -> Result<Stale, Error> {
+    let rows = connection.rows("SELECT block, position FROM stepback_stale", &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64))).collect()
 }
 
-impl Rows {
-    async fn read(connection: &mut Connection, words: &[i32]) -> Answer<Self> {
-        let sql = "SELECT word, block, places FROM stepback_postings WHERE word = ANY($1)";
-        let rows = connection.rows(sql, &[&words]).await?;
-        let mut of_word: HashMap<i32, Vec<usize>> = HashMap::new();
-        for (at, row) in rows.iter().enumerate() {
-            of_word.entry(row.try_get(0)?).or_default().push(at);
-        }
-        let mut stale = Stale::new();
-        for row in connection.rows("SELECT block, position FROM stepback_stale", &[]).await? {
-            stale.insert((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64));
-        }
-        Ok(Ok(Self { rows, of_word, stale }))
+/// Calls `visit` for each row of some words, without having all of them in memory.
+async fn each_row(
+    connection: &mut Connection,
+    words: &[i32],
+    mut visit: impl FnMut(&postings::Row<'_>) -> Result<(), StoreError>,
+) -> Answer<()> {
+    let sql = "SELECT block, places FROM stepback_postings WHERE word = ANY($1)";
+    let statement = connection.prepared(sql).await?;
+    let mut rows = pin!(connection.client.query_raw(&statement, [&words]).await?);
+    while let Some(row) = rows.try_next().await? {
+        let row = postings::Row { block: row.try_get(0)?, places: row.try_get(1)? };
+        sound!(visit(&row));
     }
+    Ok(Ok(()))
+}
 
-    fn of<'s>(&'s self, words: &'s [i32]) -> impl Iterator<Item = postings::Row<'s>> {
-        let rows = words.iter().filter_map(|word| self.of_word.get(word)).flatten();
-        rows.filter_map(|at| {
-            let row = &self.rows[*at];
-            Some(postings::Row { block: row.try_get(1).ok()?, places: row.try_get(2).ok()? })
-        })
-    }
+/// The steps that have any of some words.
+async fn having_any(connection: &mut Connection, words: &[i32], stale: &Stale) -> Answer<Vec<Having>> {
+    let mut any = AnyOf::default();
+    sound!(each_row(connection, words, |row| any.add(row, stale)).await?);
+    Ok(Ok(any.finish()))
+}
 
-    /// The steps that have any of some words.
-    fn having_any(&self, words: &[i32]) -> Result<Vec<Having>, StoreError> {
-        postings::having_any(self.of(words), &self.stale)
+/// The steps that have a phrase, given as the words that may stand at each of its places.
+async fn having(connection: &mut Connection, phrase: &[Vec<i32>], stale: &Stale) -> Answer<Vec<Having>> {
+    if let [words] = phrase {
+        return having_any(connection, words, stale).await;
     }
-
-    /// The steps that have a phrase, given as the words that may stand at each of its places.
-    fn having(&self, phrase: &[Vec<i32>]) -> Result<Vec<Having>, StoreError> {
-        match phrase {
-            [words] => self.having_any(words),
-            _ => {
-                let rows: Vec<Vec<_>> = phrase.iter().map(|words| self.of(words).collect()).collect();
-                postings::having_phrase(&rows, &self.stale)
-            }
+    let mut in_a_row = InARow::default();
+    for (at, words) in phrase.iter().enumerate() {
+        if at > 0 {
+            in_a_row.next_place();
         }
+        sound!(each_row(connection, words, |row| in_a_row.add(row, stale)).await?);
     }
+    Ok(Ok(in_a_row.finish()))
 }
 
 /// The steps that have all of `with` and nothing of `without`, in order of their positions.
@@ -123,17 +119,11 @@ async fn by_words(
     scored: bool,
 ) -> Answer<Ranked> {
     let phrases: Vec<&Phrase> = with.iter().chain(without).collect();
-    let mut words = Vec::with_capacity(phrases.len());
-    for phrase in &phrases {
-        words.push(ids_of(connection, phrase).await?);
-    }
-    let mut all: Vec<i32> = words.iter().flatten().flatten().copied().collect();
-    all.sort_unstable();
-    all.dedup();
-    let rows = sound!(Rows::read(connection, &all).await?);
+    let stale = stale(connection).await?;
     let mut lists = Vec::with_capacity(phrases.len());
-    for words in &words {
-        lists.push(sound!(rows.having(words)));
+    for phrase in phrases {
+        let words = ids_of(connection, phrase).await?;
+        lists.push(sound!(having(connection, &words, &stale).await?));
     }
     let (with, without) = lists.split_at(with.len());
     let Some(fewest) = with.iter().min_by_key(|list| list.len()) else { return Ok(Ok(Vec::new())) };
@@ -214,16 +204,15 @@ fn best_first(ranked: &mut Ranked) {
 async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str) -> Answer<(Ranked, u64)> {
     let mut candidates: Option<HashSet<u64>> = None;
     let mut certain = HashSet::new();
-    let needed = parts::of(wanted);
+    let (needed, stale) = (parts::of(wanted), stale(connection).await?);
     for part in &needed {
         let Some(words) = parts::few_words(connection, part).await? else { continue };
         let all: Vec<i32> = words.short.iter().chain(&words.cut).copied().collect();
-        let rows = sound!(Rows::read(connection, &all).await?);
         let positions = |list: Vec<Having>| list.into_iter().map(|having| having.position).collect();
-        let has: HashSet<u64> = positions(sound!(rows.having_any(&all)));
+        let has: HashSet<u64> = positions(sound!(having_any(connection, &all, &stale).await?));
         if matches!(part, Part::Inside(_)) {
             // All of what is wanted is inside of one word, which is known whole.
-            certain = positions(sound!(rows.having_any(&words.short)));
+            certain = positions(sound!(having_any(connection, &words.short, &stale).await?));
         }
         candidates = Some(match candidates {
             None => has,

@@ -149,7 +149,7 @@ CREATE TABLE stepback_postings (
 ALTER TABLE stepback_postings ALTER COLUMN places SET STORAGE EXTERNAL;
 CREATE INDEX stepback_postings_of_block ON stepback_postings USING brin (block);
 CREATE TABLE stepback_blocks (id bigint PRIMARY KEY, documents integer NOT NULL);
-CREATE INDEX stepback_blocks_small ON stepback_blocks (id) WHERE documents < 256;
+CREATE INDEX stepback_blocks_small ON stepback_blocks (id) WHERE documents < 128;
 CREATE TABLE stepback_stale (block bigint NOT NULL, position bigint NOT NULL, PRIMARY KEY (block, position));
 CREATE INDEX stepback_steps_said ON stepback_steps (position)
     WHERE label IS NOT NULL OR note IS NOT NULL OR tags <> '[]' OR purged;
