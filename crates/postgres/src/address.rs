@@ -8,7 +8,9 @@ use std::time::Duration;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_store::StoreError;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
+
+use crate::tls::{Asked, Mode};
 
 /// How long to try to reach the server, unless the address says otherwise.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -21,6 +23,7 @@ const STORE_ID: &str = "store-id";
 /// What an address says.
 pub(crate) struct Address {
     pub config: Config,
+    pub tls: Asked,
     /// For people: without the password.
     pub shown: String,
 }
@@ -32,12 +35,12 @@ pub fn is_address(text: &str) -> bool {
 
 /// An address without its password, for people. What cannot be read as an address is not shown at all.
 pub fn shown(url: &str) -> String {
-    url.parse().map_or_else(|_| "postgres://…".into(), |config| describe(&config))
+    read(url).map_or_else(|_| "postgres://…".into(), |(config, _)| describe(&config))
 }
 
 /// A directory name for what belongs to the database at `url`: the same one for every way to write the address.
 pub fn local_name(url: &str) -> String {
-    let Ok(config) = url.parse::<Config>() else { return "unknown".into() };
+    let Ok((config, _)) = read(url) else { return "unknown".into() };
     let place = format!("{} {:?}", place(&config), config.get_options());
     let name: String = config
         .get_dbname()
@@ -57,16 +60,8 @@ pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, Store
         why,
         remedy,
     };
-    const TLS: &str = "use sslmode=disable or prefer, over a network you trust or a tunnel";
-    if url.contains("sslmode=verify") {
-        return Err(wrong("this stepback speaks no TLS with PostgreSQL".into(), TLS));
-    }
-    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        wrong(crate::error::why(&error), "write it like postgres://USER@HOST:5432/DATABASE")
-    })?;
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(wrong("it asks for TLS, which this stepback does not speak with PostgreSQL".into(), TLS));
-    }
+    let (mut config, tls) = read(url)
+        .map_err(|why| wrong(why, "write it like postgres://USER@HOST:5432/DATABASE?sslmode=MODE"))?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         config.host("localhost");
     }
@@ -85,7 +80,53 @@ pub(crate) fn parse(url: &str, password: Option<&[u8]>) -> Result<Address, Store
         config.password(password);
     }
     let shown = describe(&config);
-    Ok(Address { config, shown })
+    Ok(Address { config, tls, shown })
+}
+
+/// Takes an address apart. What it says about TLS is for us, the rest for the client library.
+fn read(url: &str) -> Result<(Config, Asked), String> {
+    let mut asked = Asked::default();
+    let (place, options) = url.split_once('?').unwrap_or((url, ""));
+    let mut others = Vec::new();
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match name {
+            "sslmode" => {
+                let unknown = || {
+                    format!("sslmode={value} is none of disable, prefer, require, verify-ca and verify-full")
+                };
+                asked.mode = Mode::parse(value).ok_or_else(unknown)?;
+            }
+            "sslrootcert" => asked.roots = Some(decoded(value)?.into()),
+            "sslcert" | "sslkey" => {
+                return Err(format!("{name}: a certificate of the client's own is not supported"));
+            }
+            _ => others.push(option),
+        }
+    }
+    let separator = if others.is_empty() { "" } else { "?" };
+    let rest = format!("{place}{separator}{}", others.join("&"));
+    let mut config: Config = rest.parse().map_err(|error| crate::error::why(&error))?;
+    config.ssl_mode(asked.mode.library());
+    Ok((config, asked))
+}
+
+/// A value with `%2F` and the like replaced.
+fn decoded(value: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.ok_or_else(|| format!("\"{value}\" has a % without two digits after it"))?);
+        rest = &after[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| format!("\"{value}\" is not UTF-8"))
 }
 
 /// Host, port and database.
@@ -110,7 +151,7 @@ fn host_name(host: &Host) -> String {
 
 /// The password that a password file, whose content is `text`, has for the database at `url`.
 pub fn password_in(text: &str, url: &str) -> Option<Vec<u8>> {
-    let config: Config = url.parse().ok()?;
+    let (config, _) = read(url).ok()?;
     let host = config.get_hosts().first().map_or_else(|| "localhost".into(), host_name);
     let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
     let user = config.get_user()?;
@@ -182,13 +223,26 @@ mod tests {
     }
 
     #[test]
-    fn tls_that_is_not_there_is_refused() {
-        for mode in ["require", "verify-full", "verify-ca"] {
-            let error =
-                parse(&format!("postgres://localhost/x?sslmode={mode}"), None).map(|_| ()).unwrap_err();
-            assert!(error.to_string().contains("TLS"), "{error}");
+    fn what_an_address_says_about_tls_is_understood_or_refused() {
+        let asked = |options: &str| read(&format!("postgres://ann@db/x?{options}")).map(|(_, asked)| asked);
+        assert_eq!(asked("").unwrap(), Asked::default());
+        let full = asked("connect_timeout=3&sslmode=verify-full&sslrootcert=%2Fetc%2Fmy%20ca.pem").unwrap();
+        assert_eq!(full, Asked { mode: Mode::VerifyFull, roots: Some("/etc/my ca.pem".into()) });
+        let url = "postgres://ann:secret@db/x?sslmode=verify-ca&sslrootcert=/ca.pem";
+        assert_eq!(
+            (shown(url), local_name(url)),
+            ("postgres://ann@db:5432/x".into(), local_name("postgres://db/x"))
+        );
+        for (options, why) in [
+            ("sslmode=yes", "sslmode=yes is none of"),
+            ("sslrootcert=%2", "%"),
+            ("sslrootcert=%ff", "UTF-8"),
+            ("sslcert=me.pem", "sslcert"),
+            ("no_such_option=1", "no_such_option"),
+        ] {
+            let error = asked(options).unwrap_err();
+            assert!(error.contains(why), "{options}: {error}");
         }
-        assert!(parse("postgres://localhost/x?sslmode=prefer", None).is_ok());
         assert!(parse("postgres://localhost:port/x", None).is_err());
     }
 

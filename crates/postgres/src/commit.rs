@@ -19,7 +19,7 @@ use crate::mutations::{self, NUMBER, Planned, Wanted};
 use crate::objects::{self, Columns, Encoded, TAKE_OVER, Written};
 use crate::pool::{Connection, Failed};
 use crate::schema::{self, FORMAT};
-use crate::{PostgresStore, changes, error, rows};
+use crate::{PostgresStore, error, listen, order, rows};
 
 /// The first half of the key of the lock between commits and collections.
 pub(crate) const COLLECTING: i32 = 0x5342_0002;
@@ -157,12 +157,15 @@ impl PostgresStore {
         }
         execute(connection, mutations::beginnings(work.mutations, &self.machine)).await?;
         let mut next = write_and_number(connection, &work.written.objects, &wanted).await?;
-        let (planned, receipt) = mutations::the_rest(work.mutations, &sessions, &mut next)?;
+        let (mut planned, receipt) = mutations::the_rest(work.mutations, &sessions, &mut next)?;
+        if !receipt.steps.is_empty() {
+            // Before the first position is taken.
+            planned.insert(0, order::taking_first(self.key));
+        }
         execute(connection, planned).await?;
 
-        let mut end = "SELECT nextval('stepback_commits'); COMMIT".to_string();
-        let newest = next.iter().map(|(workspace, last)| (*workspace, last.steps));
-        end.push_str(&changes::notify(newest, mutations::added_sessions(work.mutations)));
+        let (ordered, announced) = (order::taking(self.key), listen::notify(self.key));
+        let end = format!("{ordered}; SELECT nextval('stepback_commits'); COMMIT{announced}");
         match connection.client.batch_execute(&end).await {
             Ok(()) => Ok(receipt),
             Err(error) => Err(Trouble::Unsure { transaction, error, receipt }),

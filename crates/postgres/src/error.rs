@@ -11,6 +11,26 @@ const UNIQUE: [(&str, &str); 4] = [
     ("stepback_operations", "this operation"),
 ];
 
+/// What to do about a connection that could not be protected, by what is said about it.
+const TLS: [(&str, &str); 7] = [
+    ("does not support TLS", "set ssl = on in the server's settings, or connect without: sslmode=disable"),
+    (
+        "UnknownIssuer",
+        "name the certificate of whoever signed the server's with sslrootcert=FILE in the address",
+    ),
+    (
+        "BadSignature",
+        "name the certificate of whoever signed the server's with sslrootcert=FILE in the address",
+    ),
+    ("not valid for name", "use the host name that the certificate was made for, or sslmode=verify-ca"),
+    ("expired", "give the server a certificate that is still valid"),
+    (
+        "CaUsedAsEndEntity",
+        "give the server a certificate that was signed by that one, instead of that one itself",
+    ),
+    ("TLS", "see docs/guide/teams.md for sslmode and sslrootcert"),
+];
+
 /// An error of the server at `shown` while doing `what`.
 pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) -> StoreError {
     let Some(code) = error.code() else {
@@ -28,7 +48,11 @@ pub(crate) fn translate(shown: &str, what: &str, error: &tokio_postgres::Error) 
     if matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED) {
         return StoreError::Corrupt { what: format!("{shown}: {}", why(error)) };
     }
-    server(shown, what, why(error), remedy(code))
+    let why = why(error);
+    // Not every way to be without room has a code of its own.
+    let full = why.contains("could not extend file") || why.contains("No space left");
+    let remedy = if full { remedy(&SqlState::DISK_FULL) } else { remedy(code) };
+    server(shown, what, why, remedy)
 }
 
 /// A failure of the server with a remedy.
@@ -72,8 +96,10 @@ fn remedy(code: &SqlState) -> &'static str {
 
 fn remedy_without_code(error: &tokio_postgres::Error) -> &'static str {
     let why = why(error);
-    if why.contains("TLS") {
-        return "use sslmode=disable or prefer in the address, over a network you trust or a tunnel";
+    for (words, remedy) in TLS {
+        if why.contains(words) {
+            return remedy;
+        }
     }
     if why.contains("password missing") {
         return "give a password: in PGPASSWORD, in ~/.pgpass, or in the address";

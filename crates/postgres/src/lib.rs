@@ -9,30 +9,38 @@
 //! every call waits for its answer; so none may be made from asynchronous code, only from a thread that may block.
 
 mod address;
-mod changes;
 mod commit;
 mod error;
+mod find;
+mod index;
+mod listen;
 mod mutations;
 mod objects;
+mod order;
+mod parts;
 mod pool;
+mod postings;
 mod query;
 mod rows;
 mod schema;
+mod search;
 mod store;
 mod sweep;
+mod tables;
 mod text;
+mod tls;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::recent::Recent;
+use tokio::sync::watch;
 
 pub use address::{is_address, local_name, password_in, shown};
-pub use changes::Change;
 pub use schema::FORMAT;
 
 use pool::Pool;
@@ -51,6 +59,8 @@ pub struct PostgresStore {
     /// Which workspace a session is of never changes.
     sessions: Mutex<HashMap<SessionId, WorkspaceId>>,
     recent: Recent,
+    /// Announcements of commits, once somebody waits for one.
+    heard: OnceLock<watch::Receiver<listen::Heard>>,
     patience: Option<Duration>,
 }
 
@@ -117,6 +127,7 @@ impl PostgresStore {
             key: found.key,
             sessions: Mutex::default(),
             recent: Recent::default(),
+            heard: OnceLock::new(),
             patience: access.patience,
         })
     }

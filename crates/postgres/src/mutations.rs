@@ -26,7 +26,7 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    fn new(sql: &'static str, values: Vec<Owned>) -> Self {
+    pub fn new(sql: &'static str, values: Vec<Owned>) -> Self {
         Self { sql, values, moves: None }
     }
 }
@@ -169,7 +169,34 @@ pub(crate) fn the_rest(
         }
     }
     planned.extend(steps.planned());
+    planned.extend(counted(mutations));
     Ok((planned, receipt))
+}
+
+/// The statement that counts the steps by session and kind. Whoever appends holds the row of the workspace, so that nobody
+/// else counts for the same session.
+fn counted(mutations: &[Mutation]) -> Option<Planned> {
+    let mut counts: HashMap<(SessionId, &'static str), (i64, i64)> = HashMap::new();
+    for mutation in mutations {
+        if let Mutation::AppendStep { step, .. } = mutation {
+            let (steps, failed) = counts.entry((step.session, step.kind.as_str())).or_default();
+            *steps += 1;
+            *failed += i64::from(step.facts.failed);
+        }
+    }
+    if counts.is_empty() {
+        return None;
+    }
+    let sql = "INSERT INTO stepback_tallies AS t (session, kind, steps, failed)
+        SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[])
+        ON CONFLICT (session, kind) DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed";
+    let values: Vec<Owned> = vec![
+        Box::new(counts.keys().map(|(session, _)| session.as_bytes().to_vec()).collect::<Vec<_>>()),
+        Box::new(counts.keys().map(|(_, kind)| *kind).collect::<Vec<_>>()),
+        Box::new(counts.values().map(|(steps, _)| *steps).collect::<Vec<_>>()),
+        Box::new(counts.values().map(|(_, failed)| *failed).collect::<Vec<_>>()),
+    ];
+    Some(Planned::new(sql, values))
 }
 
 /// The statement of a mutation that changes what is there.
@@ -330,8 +357,8 @@ impl Steps {
             return None;
         }
         let sql = "INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
-                tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail)
-            SELECT a, b, c, d, e, f, g, h, i, j, k, l::jsonb, m, n, o, p, q, r, s, t
+                tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
+            SELECT a, b, c, d, e, f, g, h, i, j, k, l::jsonb, m, n, o, p, q, r, s, t, nextval('stepback_positions')
             FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::text[], $7::bigint[], $8::bytea[],
                 $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[],
                 $17::text[], $18::boolean[], $19::bigint[], $20::bytea[])

@@ -8,10 +8,11 @@ use stepback_store::StoreError;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Error, NoTls, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, Socket, Statement};
 
 use crate::address::Address;
 use crate::error;
+use crate::tls::{Protected, Tls};
 
 /// How many connections one process uses at most, besides those of large batches.
 const MOST: usize = 8;
@@ -66,6 +67,7 @@ impl Connection {
 pub(crate) struct Pool {
     pub shown: String,
     config: Config,
+    tls: Tls,
     handle: Handle,
     patience: Duration,
     state: Mutex<Idle>,
@@ -90,6 +92,10 @@ pub(crate) struct Lease {
 impl Pool {
     /// Starts the thread. Nothing is connected yet.
     pub fn start(address: Address, patience: Duration) -> Result<Self, StoreError> {
+        let tls = Tls::new(&address.tls).map_err(|why| {
+            let remedy = "see docs/guide/teams.md for sslmode and sslrootcert";
+            error::server(&address.shown, "protect connections to", why, remedy)
+        })?;
         let failed = |error| StoreError::io("start a thread for", &address.shown)(error);
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let handle = runtime.handle().clone();
@@ -104,6 +110,7 @@ impl Pool {
         Ok(Self {
             shown: address.shown,
             config: address.config,
+            tls,
             handle,
             patience,
             state: Mutex::default(),
@@ -125,11 +132,6 @@ impl Pool {
     /// How long to wait for others.
     pub fn patience(&self) -> Duration {
         self.patience
-    }
-
-    /// Which server and database.
-    pub fn config(&self) -> &Config {
-        &self.config
     }
 
     /// An error while doing `what`.
@@ -178,6 +180,8 @@ impl Pool {
         self.persistently(|lease| {
             let connection = lease.connection()?;
             self.wait(question(connection)).map_err(|error| {
+                // With it goes a transaction that may be open.
+                lease.discard();
                 let lost = error::is_lost(&error);
                 let failure = self.failed("read from", &error);
                 if lost { Failed::Lost(failure) } else { Failed::For(failure) }
@@ -220,10 +224,17 @@ impl Pool {
         Err(last.unwrap_or(StoreError::Locked))
     }
 
+    /// A new connection as it is, with whoever moves its bytes.
+    pub async fn dial(
+        &self,
+    ) -> Result<(Client, tokio_postgres::Connection<Socket, Protected<Socket>>), Error> {
+        self.config.connect(self.tls.clone()).await
+    }
+
     /// A new connection, set up.
     pub async fn connect(&self) -> Result<Connection, StoreError> {
         let failed = |error: Error| self.failed("connect to", &error);
-        let (client, connection) = self.config.connect(NoTls).await.map_err(failed)?;
+        let (client, connection) = self.dial().await.map_err(failed)?;
         self.handle.spawn(async move {
             // Whoever waits for an answer is told what went wrong.
             let _ = connection.await;

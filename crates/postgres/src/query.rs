@@ -1,12 +1,12 @@
 //! The questions the engine asks of the log.
 
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
-use stepback_model::record::{Operation, Session, StepKind, Workspace};
+use stepback_model::record::{Operation, Session, Workspace};
 use stepback_store::StoreError;
-use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_store::port::StoredCheckpoint;
 use tokio_postgres::types::ToSql;
 
-use crate::rows::{self, OPERATION, Record, SESSION, STEP, WORKSPACE};
+use crate::rows::{self, COLUMNS, OPERATION, Record, SESSION, WORKSPACE};
 use crate::{PostgresStore, text};
 
 /// A value of a statement.
@@ -61,7 +61,10 @@ impl PostgresStore {
     }
 
     pub(crate) fn find_step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
-        self.find(&format!("{STEP} WHERE id = $1"), &[&step.as_bytes().as_slice()])
+        self.find(
+            &format!("SELECT {COLUMNS} FROM stepback_steps s WHERE id = $1"),
+            &[&step.as_bytes().as_slice()],
+        )
     }
 
     pub(crate) fn find_step_numbered(
@@ -70,76 +73,17 @@ impl PostgresStore {
         number: u64,
     ) -> Result<Option<StoredCheckpoint>, StoreError> {
         let Ok(number) = i64::try_from(number) else { return Ok(None) };
-        let sql = format!("{STEP} WHERE workspace = $1 AND number = $2");
+        let sql = format!("SELECT {COLUMNS} FROM stepback_steps s WHERE workspace = $1 AND number = $2");
         self.find(&sql, &[&workspace.as_bytes().as_slice(), &number])
-    }
-
-    pub(crate) fn list_steps(
-        &self,
-        workspace: WorkspaceId,
-        query: &Query,
-    ) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let workspace = workspace.as_bytes().as_slice();
-        let session = query.session.as_ref().map(|session| session.as_bytes().as_slice());
-        let tool = query.tool.as_deref().map(text::stored);
-        let call = query.call.as_deref().map(text::stored);
-        let iteration = query.iteration.map(number);
-        let (after, before, limit) =
-            (query.after.map(number), query.before.map(number), query.limit.map(number));
-        let kinds: Vec<&str> = query.kinds.iter().map(|kind| StepKind::as_str(*kind)).collect();
-
-        let mut sql = format!("{STEP} WHERE workspace = $1");
-        let mut values: Vec<Value<'_>> = vec![&workspace];
-        if let Some(session) = &session {
-            values.push(session);
-            sql.push_str(&format!(" AND session = ${}", values.len()));
-        }
-        if let Some(tool) = &tool {
-            values.push(tool);
-            sql.push_str(&format!(
-                " AND lower(tool COLLATE \"C\") = lower(${}::text COLLATE \"C\")",
-                values.len()
-            ));
-        }
-        if let Some(call) = &call {
-            values.push(call);
-            sql.push_str(&format!(" AND call = ${}", values.len()));
-        }
-        if let Some(iteration) = &iteration {
-            values.push(iteration);
-            sql.push_str(&format!(" AND iteration = ${}", values.len()));
-        }
-        match query.failed {
-            Some(true) => sql.push_str(" AND failed"),
-            Some(false) => sql.push_str(" AND NOT failed"),
-            None => {}
-        }
-        if let Some(after) = &after {
-            values.push(after);
-            sql.push_str(&format!(" AND number > ${}", values.len()));
-        }
-        if let Some(before) = &before {
-            values.push(before);
-            sql.push_str(&format!(" AND number < ${}", values.len()));
-        }
-        if !kinds.is_empty() {
-            values.push(&kinds);
-            sql.push_str(&format!(" AND kind = ANY(${})", values.len()));
-        }
-        sql.push_str(if query.oldest_first { " ORDER BY number" } else { " ORDER BY number DESC" });
-        if let Some(limit) = &limit {
-            values.push(limit);
-            sql.push_str(&format!(" LIMIT ${}", values.len()));
-        }
-        self.list(&sql, &values)
     }
 
     pub(crate) fn list_checkpoints(
         &self,
         workspace: WorkspaceId,
     ) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        let sql = format!("{STEP} WHERE workspace = $1 AND trigger_kind IS NOT NULL ORDER BY number DESC");
+        let sql = format!(
+            "SELECT {COLUMNS} FROM stepback_steps s WHERE workspace = $1 AND trigger_kind IS NOT NULL ORDER BY number DESC"
+        );
         self.list(&sql, &[&workspace.as_bytes().as_slice()])
     }
 

@@ -17,9 +17,11 @@ use crate::text;
 pub(crate) const WORKSPACE: &str = "SELECT id, root, created_at FROM stepback_workspaces";
 /// The columns of a session.
 pub(crate) const SESSION: &str = "SELECT id, workspace, agent, started_at, info::text FROM stepback_sessions";
-/// The columns of a step.
-pub(crate) const STEP: &str = "SELECT id, session, number, parent, kind, at, state, summary, label, note, tags::text,
-    trigger_kind, hidden_by, purged, iteration, worker, call, tool, failed, duration, detail FROM stepback_steps";
+/// The columns of a step, of a row called `s`.
+pub(crate) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
+    s.tags::text, s.trigger_kind, s.hidden_by, s.purged, s.iteration, s.worker, s.call, s.tool, s.failed, s.duration, s.detail";
+/// How many columns that are.
+pub(crate) const WIDTH: usize = 21;
 /// The columns of an operation.
 pub(crate) const OPERATION: &str = "SELECT id, workspace, number, at, summary, action::text, status, undone, journal FROM stepback_operations";
 
@@ -128,7 +130,7 @@ fn maybe_words(row: &Row, column: usize) -> Result<Option<String>, StoreError> {
     Ok(get::<Option<String>>(row, column)?.map(text::original))
 }
 
-fn named<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
+pub(crate) fn named<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
     let text: &str = get(row, column)?;
     parse(text).ok_or_else(|| damaged(column, format!("unknown value {text:?}")))
 }

@@ -7,94 +7,15 @@ use stepback_store::StoreError;
 use stepback_store::copy::{INCOMPLETE, INCOMPLETE_REASON};
 use tokio_postgres::Error;
 
+use crate::commit::COLLECTING;
 use crate::pool::{Connection, Pool};
+use crate::tables::MIGRATIONS;
 
 /// The format this program reads and writes: the number of migrations. Raise it by adding one.
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 
 /// The first half of the key of the lock that whoever changes the tables holds.
 const MIGRATING: i32 = 0x5342_0001;
-
-/// Each leads from the format before it to the next. One that was released is never changed.
-const MIGRATIONS: &[&str] = &["
-CREATE TABLE stepback_schema (version integer NOT NULL);
-INSERT INTO stepback_schema VALUES (0);
-CREATE TABLE stepback_meta (id uuid NOT NULL, epoch bigint NOT NULL);
-INSERT INTO stepback_meta VALUES (gen_random_uuid(), 0);
-CREATE SEQUENCE stepback_commits;
-CREATE TABLE stepback_objects (
-    hash bytea PRIMARY KEY,
-    kind smallint NOT NULL,
-    codec smallint NOT NULL,
-    depth smallint NOT NULL,
-    raw_len bigint NOT NULL,
-    base bytea,
-    payload bytea NOT NULL
-);
-ALTER TABLE stepback_objects ALTER COLUMN payload SET STORAGE EXTERNAL;
-CREATE TABLE stepback_workspaces (
-    id bytea PRIMARY KEY,
-    machine text NOT NULL,
-    root bytea NOT NULL,
-    created_at bigint NOT NULL,
-    steps bigint NOT NULL DEFAULT 0,
-    operations bigint NOT NULL DEFAULT 0,
-    UNIQUE (machine, root)
-) WITH (fillfactor = 50);
-CREATE TABLE stepback_sessions (
-    id bytea PRIMARY KEY,
-    workspace bytea NOT NULL,
-    agent text NOT NULL,
-    started_at bigint NOT NULL,
-    info jsonb NOT NULL
-);
-CREATE INDEX stepback_sessions_of_workspace ON stepback_sessions (workspace, started_at, id);
-CREATE INDEX stepback_sessions_working ON stepback_sessions (workspace) WHERE info->'open' <> '[]';
-CREATE TABLE stepback_steps (
-    id bytea PRIMARY KEY,
-    workspace bytea NOT NULL,
-    session bytea NOT NULL,
-    number bigint NOT NULL,
-    parent bytea,
-    kind text NOT NULL,
-    at bigint NOT NULL,
-    state bytea NOT NULL,
-    summary text NOT NULL,
-    label text,
-    note text,
-    tags jsonb NOT NULL,
-    trigger_kind text,
-    hidden_by bytea,
-    purged boolean NOT NULL DEFAULT false,
-    iteration bigint NOT NULL,
-    worker text,
-    call text,
-    tool text,
-    failed boolean NOT NULL,
-    duration bigint,
-    detail bytea,
-    UNIQUE (workspace, number)
-);
-CREATE INDEX stepback_steps_of_session ON stepback_steps (session, number);
-CREATE INDEX stepback_steps_kept ON stepback_steps (workspace, number) WHERE trigger_kind IS NOT NULL;
-CREATE INDEX stepback_steps_of_tool ON stepback_steps (workspace, lower(tool COLLATE \"C\"), number) WHERE tool IS NOT NULL;
-CREATE INDEX stepback_steps_of_call ON stepback_steps (workspace, call, number) WHERE call IS NOT NULL;
-CREATE INDEX stepback_steps_failed ON stepback_steps (workspace, number) WHERE failed;
-CREATE TABLE stepback_refs (name text COLLATE \"C\" PRIMARY KEY, value bytea NOT NULL);
-CREATE TABLE stepback_operations (
-    id bytea PRIMARY KEY,
-    workspace bytea NOT NULL,
-    number bigint NOT NULL,
-    status text NOT NULL,
-    undone boolean NOT NULL,
-    journal bytea,
-    at bigint NOT NULL,
-    summary text NOT NULL,
-    action jsonb NOT NULL,
-    UNIQUE (workspace, number)
-);
-CREATE INDEX stepback_operations_unfinished ON stepback_operations (workspace) WHERE status = 'applying';
-"];
 
 /// Whether tables may be made where there are none.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -158,6 +79,11 @@ fn migrate(pool: &Arc<Pool>) -> Result<(), StoreError> {
         // First the lock and then the transaction, so that it sees what was done while we waited.
         connection.client.batch_execute(&format!("SELECT pg_advisory_lock{key}")).await?;
         connection.client.batch_execute("BEGIN").await?;
+        // Nobody commits meanwhile: a program that knows only the tables of before would look for them in the middle of it.
+        let commits = format!(
+            "SELECT pg_advisory_xact_lock({COLLECTING}, current_schema()::regnamespace::oid::integer)"
+        );
+        connection.client.batch_execute(&commits).await?;
         // Another process may have done it while we waited.
         let found = version(connection).await?.unwrap_or(0);
         if found > FORMAT {

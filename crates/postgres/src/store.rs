@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, Workspace};
 use stepback_store::StoreError;
 use stepback_store::port::{
-    By, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
+    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
     Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
-use stepback_store::scan::{self, Rows};
 
 use crate::{PostgresStore, rows};
 
@@ -85,51 +85,31 @@ impl Store for PostgresStore {
     }
 
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        if is_plain(query) {
-            return self.list_steps(workspace, query);
-        }
-        let page = self.find(Some(workspace), query)?;
-        Ok(page.steps.into_iter().map(|placed| placed.stored).collect())
+        self.list_steps(workspace, query)
     }
 
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
-        let wanted: Vec<WorkspaceId> = match workspace {
-            Some(workspace) => vec![workspace],
-            None => self.workspaces()?.iter().map(|workspace| workspace.id).collect(),
-        };
-        let (mut sessions, mut steps) = (Vec::new(), Vec::new());
-        for workspace in wanted {
-            sessions.extend(self.sessions(workspace)?);
-            steps.extend(self.list_steps(workspace, &Query::default())?);
-        }
-        // Across workspaces the order of commits is not kept; within one, numbers are that order.
-        steps.sort_by_key(|stored| (stored.checkpoint.step.at, stored.checkpoint.step.number));
-        if workspace.is_some() {
-            steps.sort_by_key(|stored| stored.checkpoint.step.number);
-        }
-        Ok(scan::page(Rows { sessions: &sessions, steps: &steps }, workspace, query))
+        self.find_page(workspace, query)
     }
 
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
-        let sessions = self.sessions(workspace)?;
-        let steps = self.list_steps(workspace, &Query::default())?;
-        Ok(scan::tally(Rows { sessions: &sessions, steps: &steps }, workspace))
+        self.count_by_agent(workspace)
     }
 
-    fn unindexed(&self, _most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        Err(no_index())
+    fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        self.list_unindexed(most)
     }
 
-    fn index(&self, _documents: &[Document]) -> Result<(), StoreError> {
-        Err(no_index())
+    fn index(&self, documents: &[Document]) -> Result<(), StoreError> {
+        self.add_documents(documents)
     }
 
     fn forget_index(&self) -> Result<(), StoreError> {
-        Err(no_index())
+        self.remove_index()
     }
 
-    fn search(&self, _search: &Search) -> Result<Found, StoreError> {
-        Err(no_index())
+    fn search(&self, search: &Search) -> Result<Found, StoreError> {
+        self.find_texts(search)
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
@@ -150,6 +130,10 @@ impl Store for PostgresStore {
 
     fn mark(&self) -> Result<CommitMark, StoreError> {
         self.current_mark()
+    }
+
+    fn wait_for_commit(&self, after: CommitMark, patience: Duration) -> Result<CommitMark, StoreError> {
+        self.await_commit(after, patience)
     }
 
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
@@ -177,25 +161,7 @@ impl Store for PostgresStore {
         false
     }
 
-    fn patience(&self) -> Option<std::time::Duration> {
+    fn patience(&self) -> Option<Duration> {
         self.patience
-    }
-}
-
-/// Whether a query asks only for what is answered by SQL.
-fn is_plain(query: &Query) -> bool {
-    let Query { agent, worker, since, until, state, checkpoint, hidden, label, tag, .. } = query;
-    let limits = agent.is_none() && worker.is_none() && since.is_none() && until.is_none();
-    let of_step = state.is_none() && checkpoint.is_none() && hidden.is_none();
-    let said = label.is_none() && tag.is_none() && query.min_duration.is_none();
-    limits && of_step && said && query.by == By::Commit && query.from.is_none()
-}
-
-/// There is no full-text search here yet.
-fn no_index() -> StoreError {
-    StoreError::Server {
-        what: "cannot search".into(),
-        why: "a store in PostgreSQL has no index of words yet".into(),
-        remedy: "\"stepback store copy\" it to a directory and search there, or use \"stepback query\"",
     }
 }

@@ -10,7 +10,7 @@ use stepback_store::port::{CommitMark, ObjectInfo, Swept, Usage};
 use tokio_postgres::types::ToSql;
 
 use crate::commit::COLLECTING;
-use crate::{PostgresStore, error, rows};
+use crate::{PostgresStore, error, listen, order, rows};
 
 /// So many objects are forgotten with one statement.
 const AT_ONCE: usize = 10_000;
@@ -20,7 +20,7 @@ const TOTAL: &str = "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::big
     WHERE c.relkind = 'r' AND c.relname LIKE 'stepback\\_%' AND c.relnamespace = current_schema()::regnamespace";
 
 /// What to look for in a healthy store, each with what to say about it.
-const COMPLAINTS: [(&str, &str); 6] = [
+const COMPLAINTS: [(&str, &str); 9] = [
     (
         "SELECT count(*) FROM stepback_objects WHERE octet_length(hash) <> 32 OR kind NOT BETWEEN 1 AND 8",
         "objects without a valid hash or kind",
@@ -35,6 +35,23 @@ const COMPLAINTS: [(&str, &str); 6] = [
            WHERE steps <> (SELECT count(*) FROM stepback_steps s WHERE s.workspace = w.id)
               OR steps <> (SELECT coalesce(max(number), 0) FROM stepback_steps s WHERE s.workspace = w.id)",
         "workspaces whose steps have gaps",
+    ),
+    (
+        "SELECT count(*) FROM (SELECT position, lag(position) OVER (PARTITION BY workspace ORDER BY number) AS before
+           FROM stepback_steps) s WHERE position <= before OR position > (SELECT last_value FROM stepback_positions)",
+        "steps whose place in the order of commits is wrong",
+    ),
+    (
+        "SELECT count(*) FROM (SELECT session, kind, count(*) AS steps, count(*) FILTER (WHERE failed) AS failed
+             FROM stepback_steps GROUP BY 1, 2) s
+           FULL JOIN stepback_tallies t USING (session, kind)
+           WHERE (s.steps, s.failed) IS DISTINCT FROM (t.steps, t.failed)",
+        "sessions whose steps are not counted right",
+    ),
+    (
+        "SELECT count(*) FROM stepback_index i, (SELECT count(*) AS documents, coalesce(sum(words), 0) AS words FROM stepback_texts) t
+           WHERE i.documents <> t.documents OR i.words <> t.words",
+        "index whose texts are not counted right; \"stepback search --reindex\" makes it again",
     ),
     (
         "SELECT count(*) FROM stepback_workspaces w
@@ -86,18 +103,6 @@ impl PostgresStore {
         visited.map_err(|error| self.pool.failed("read from", &error)).flatten()
     }
 
-    /// The present position in the history of commits. Waits for commits that are under way, so that none is counted before
-    /// it can be seen.
-    pub(crate) fn current_mark(&self) -> Result<CommitMark, StoreError> {
-        self.pool.ask(async |connection| {
-            let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({COLLECTING}, {})", self.key);
-            connection.client.batch_execute(&lock).await?;
-            let row = connection.client.query_one(MARK, &[]).await?;
-            connection.client.batch_execute("COMMIT").await?;
-            Ok(CommitMark(row.try_get::<_, i64>(0)? as u64))
-        })
-    }
-
     pub(crate) fn sweep_objects(&self, live: &HashSet<Hash>, mark: CommitMark) -> Result<Swept, StoreError> {
         self.recent.clear();
         let before = self.total_bytes()?;
@@ -119,9 +124,12 @@ impl PostgresStore {
                 let sql = "DELETE FROM stepback_objects WHERE hash = ANY($1)";
                 connection.client.execute(sql, &[&hashes]).await?;
             }
-            let end =
-                "UPDATE stepback_meta SET epoch = epoch + 1; SELECT nextval('stepback_commits'); COMMIT";
-            connection.client.batch_execute(end).await?;
+            let end = format!(
+                "UPDATE stepback_meta SET epoch = epoch + 1; {}; SELECT nextval('stepback_commits'); COMMIT{}",
+                order::taking(self.key),
+                listen::notify(self.key)
+            );
+            connection.client.batch_execute(&end).await?;
             Ok(Ok(()))
         });
         let swept = swept.map_err(|error| self.pool.failed("free objects in", &error)).flatten();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use stepback_model::hash::ObjectKind;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::StepKind;
-use stepback_postgres::{Change, PostgresStore};
+use stepback_postgres::PostgresStore;
 use stepback_store::port::{Mutation, Query, Store};
 use stepback_testkit::postgres::Server;
 use stepback_testkit::sample::{Sample, append, noise, put};
@@ -233,27 +233,38 @@ fn a_batch_larger_than_memory_allows_is_sent_ahead() {
 }
 
 #[test]
-fn commits_are_announced() {
-    let server = Server::start();
+fn a_commit_of_another_process_ends_the_wait() {
+    let mut server = Server::start();
     let url = server.database();
     let local = tempfile::tempdir().unwrap();
     let (one, two) = (open(&url, &local.path().join("1")), open(&url, &local.path().join("2")));
     let sample = Sample::new(1);
-    let (workspace, session) = sample.begin(&one, b"/w");
-    let mut changes = two.changes();
-    // Until the listener listens, what is announced is not for it.
-    let mut heard = None;
-    for number in 1..=200u64 {
-        sample.append(&one, session.id, &number.to_le_bytes());
-        std::thread::sleep(Duration::from_millis(20));
-        heard = changes.try_recv().ok();
-        if let Some(Change::Committed { workspace: of, newest }) = heard {
-            assert_eq!(of, workspace.id);
-            assert!(newest > 0 && newest <= number, "{newest} of {number}");
-            break;
+    let (_, session) = sample.begin(&one, b"/w");
+    let long = Duration::from_secs(60);
+    let mut mark = two.mark().unwrap();
+    assert_eq!(two.wait_for_commit(mark, Duration::ZERO).unwrap(), mark, "nothing was committed");
+    for round in 0..20u64 {
+        if round == 10 {
+            // Whoever listens has to connect again.
+            server.crash_and_restart();
+        }
+        std::thread::scope(|scope| {
+            let waiting = {
+                let (two, mark) = (&two, mark);
+                scope.spawn(move || two.wait_for_commit(mark, long).unwrap())
+            };
+            sample.append(&one, session.id, &round.to_le_bytes());
+            let seen = waiting.join().unwrap();
+            assert!(seen.0 > mark.0);
+            mark = seen;
+        });
+        let listening =
+            server.sql("test0", "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN stepback'");
+        if round == 9 {
+            assert_eq!(listening.trim(), "1");
         }
     }
-    assert!(heard.is_some(), "nothing was announced");
+    assert_eq!(two.mark().unwrap(), mark);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use stepback_postgres::{Access, FORMAT, PostgresStore};
 use stepback_store::StoreError;
 use stepback_store::copy::INCOMPLETE;
-use stepback_store::port::{Mutation, Store};
+use stepback_store::port::{Mutation, Query, Store};
 use stepback_testkit::postgres::Server;
 use stepback_testkit::sample::{Sample, put};
 
@@ -151,4 +151,48 @@ fn what_is_local_is_forgotten_with_the_store_it_was_about() {
     drop(PostgresStore::open(&url, local.path()).unwrap());
     assert!(!local.path().join("workspaces").exists(), "caches of another store were kept");
     assert!(local.path().join("settings.json").exists());
+}
+
+#[test]
+fn a_server_without_room_loses_nothing() {
+    let server = Server::start();
+    let url = server.database();
+    let local = tempfile::tempdir().unwrap();
+    let before = PostgresStore::open(&url, local.path()).unwrap();
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&before, b"/w");
+    // A segment of the server's log has 16 MiB; what is left is for tables.
+    server.limit_files(Some(17 << 20));
+    let store = impatient(&url, local.path(), Duration::from_secs(5)).unwrap();
+    let append = |store: &PostgresStore, seed: u64| {
+        let batch = store.begin()?;
+        let bytes = stepback_testkit::sample::noise(seed, 1500);
+        let mut steps = Vec::new();
+        for at in 0..2000u64 {
+            let mut bytes = bytes.clone();
+            bytes[..8].copy_from_slice(&at.to_le_bytes());
+            let state = batch.write(stepback_model::ObjectKind::Blob, &bytes, None)?;
+            if at == 0 {
+                steps.push(stepback_testkit::sample::append(sample.step(session.id, state)));
+            }
+        }
+        store.commit(Some(batch.finish()?), &steps)
+    };
+    let mut there = 0;
+    let refusal = loop {
+        match append(&store, there + 1) {
+            Ok(_) => there += 1,
+            Err(error) => break refused(Err::<(), _>(error)),
+        }
+        assert!(there < 50, "the server has room");
+    };
+    assert!(refusal.0.contains("could not extend file"), "{}", refusal.0);
+    assert!(refusal.1.contains("make room") && refusal.1.contains("nothing was changed"), "{}", refusal.1);
+    assert_eq!(store.steps(workspace.id, &Query::default()).unwrap().len() as u64, there);
+    // With room again, the same commit succeeds.
+    drop(store);
+    server.limit_files(None);
+    let store = PostgresStore::open(&url, local.path()).unwrap();
+    assert_eq!(append(&store, there + 1).unwrap().steps, [there + 1]);
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }

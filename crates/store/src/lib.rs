@@ -1,8 +1,8 @@
 //! Where states and their history are kept.
 //!
 //! [`port`] says what a store is; [`embedded`] keeps it in SQLite and pack files, shared by many processes; [`memory`] keeps
-//! it in memory, bounded; [`copy`] takes everything from one store to another. [`codec`] and [`recent`] are parts that a store in
-//! another crate can use. This crate knows nothing of directories being watched, of agents, or of the terminal.
+//! it in memory, bounded; [`copy`] takes everything from one store to another. [`codec`], [`recent`] and [`search`] have parts
+//! that a store in another crate can use. This crate knows nothing of directories being watched, of agents, or of the terminal.
 
 pub mod codec;
 pub mod copy;
@@ -14,8 +14,8 @@ mod pack;
 pub mod port;
 mod query;
 pub mod recent;
-pub mod scan;
-mod search;
+mod scan;
+pub mod search;
 
 pub use error::StoreError;
 pub use lender::{blob_oid as git_blob_id, verify_file as verify_git_file};

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
@@ -21,6 +21,9 @@ pub use crate::search::{Document, Found, Hit, Search};
 
 /// Name of the vault inside a store's local directory: immutable git files, kept by hard link.
 pub const VAULT: &str = "vault";
+
+/// How long to wait before looking again whether somebody committed, where nobody says so.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
 /// One change of the log.
 #[derive(Clone, Debug)]
@@ -249,6 +252,19 @@ pub trait Store: ObjectSource + Send + Sync {
 
     /// The present position in the history of commits.
     fn mark(&self) -> Result<CommitMark, StoreError>;
+    /// Waits until something was committed after `after`, by whichever process, and returns the position then; the same one if
+    /// nothing was for as long as `patience`.
+    fn wait_for_commit(&self, after: CommitMark, patience: Duration) -> Result<CommitMark, StoreError> {
+        let until = Instant::now() + patience;
+        loop {
+            let mark = self.mark()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if mark != after || left.is_zero() {
+                return Ok(mark);
+            }
+            std::thread::sleep(left.min(BETWEEN_LOOKS));
+        }
+    }
     /// Calls `visit` for every object. `visit` must not call the store.
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError>;
     /// Frees every object that is neither in `live` nor the base of one that stays, unless something was committed since `mark` ([`StoreError::Grew`]).

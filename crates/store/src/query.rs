@@ -11,7 +11,7 @@ use stepback_model::time::Timestamp;
 use crate::port::StoredCheckpoint;
 
 /// Which steps to list. What is `None` or empty does not limit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Query {
     /// Of this session.
     pub session: Option<SessionId>,

@@ -7,6 +7,8 @@
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, Snippet, Texts};
 
+use crate::codec;
+use crate::error::StoreError;
 use crate::port::StoredCheckpoint;
 use crate::query::Query;
 
@@ -65,4 +67,52 @@ pub struct Found {
     pub total: u64,
     /// How many to leave out to go on, if there are more.
     pub next: Option<u64>,
+}
+
+/// BM25 as SQLite's FTS5 counts it, so that all stores rank alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranking {
+    /// How many steps are indexed.
+    pub documents: f64,
+    /// How many words they have on average.
+    pub average: f64,
+}
+
+impl Ranking {
+    /// How much a phrase says that `having` steps have.
+    pub fn weight(&self, having: u64) -> f64 {
+        let having = having as f64;
+        let weight = ((self.documents - having + 0.5) / (having + 0.5)).ln();
+        // A word that most steps have says little, but never less than nothing.
+        if weight > 0.0 { weight } else { 1e-6 }
+    }
+
+    /// What a phrase of that weight adds to the score of a step that has it `count` times among `length` words.
+    pub fn score(&self, weight: f64, count: u64, length: u64) -> f64 {
+        const SATURATION: f64 = 1.2;
+        const LENGTH: f64 = 0.75;
+        let count = count as f64;
+        let longer = 1.0 - LENGTH + LENGTH * length as f64 / self.average;
+        weight * (count * (SATURATION + 1.0) / (count + SATURATION * longer))
+    }
+}
+
+/// Texts as an index keeps them, compressed if that helps, and their length before; 0 says that nothing was compressed.
+pub fn pack(texts: &Texts) -> (usize, Vec<u8>) {
+    // Names and texts always serialise.
+    let raw = serde_json::to_vec(texts).unwrap_or_default();
+    match codec::compress(&raw) {
+        Some(packed) => (raw.len(), packed),
+        None => (0, raw),
+    }
+}
+
+/// Undoes [`pack`].
+pub fn unpack(raw_len: i64, text: &[u8]) -> Result<Texts, StoreError> {
+    let damaged = |what: String| StoreError::Corrupt { what: format!("the index: {what}") };
+    let read = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()));
+    match usize::try_from(raw_len) {
+        Ok(0) | Err(_) => read(text),
+        Ok(length) => read(&codec::decompress(text, length, None).map_err(damaged)?),
+    }
 }

@@ -119,6 +119,36 @@ impl Server {
         std::thread::sleep(Duration::from_millis(300));
     }
 
+    /// From now on, the server has this certificate and its key, in PEM form, and speaks TLS with whoever wants to.
+    pub fn use_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.dir.path().join("data").join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some(user) = other_user() {
+                chown(&path, Some(user), None).unwrap();
+            }
+        }
+        self.sql("postgres", "ALTER SYSTEM SET ssl = on");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        let until = Instant::now() + PATIENCE;
+        while self.sql("postgres", "SHOW ssl").trim() != "on" {
+            assert!(Instant::now() < until, "the server does not read its settings: {}", self.log());
+        }
+    }
+
+    /// From now on, no file of the server can become larger than so many bytes, as if the disk were full; `None` takes that
+    /// back. Counts for new connections.
+    pub fn limit_files(&self, most: Option<u64>) {
+        let most = most.map_or("unlimited".into(), |most| most.to_string());
+        // Only the user that the server runs as may do that.
+        let status = as_user(Path::new("prlimit"))
+            .args([format!("--pid={}", self.child.id()), format!("--fsize={most}:")])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
     /// Runs `sql` in a transaction that stays open until the guard is dropped.
     pub fn hold(&self, database: &str, sql: &str) -> Holding {
         let mut child = Command::new(self.programs.join("psql"))

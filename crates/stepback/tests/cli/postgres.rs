@@ -72,6 +72,7 @@ fn a_store_is_copied_there_and_back() {
     let old = but_git_objects(&world);
     let log = world.ok(["log"]).out;
     let op_log = world.ok(["op", "log"]).out;
+    let answers = answers(&world);
 
     let directory = world.store.display().to_string();
     let database = server.database();
@@ -86,6 +87,7 @@ fn a_store_is_copied_there_and_back() {
         world.store = PathBuf::from(store);
         assert_eq!(world.ok(["log"]).out, log);
         assert_eq!(world.ok(["op", "log"]).out, op_log);
+        assert_eq!(self::answers(&world), answers);
         world.ok(["fsck"]);
         world.ok(["rewind", "v3", "--git", "--everything", "--yes"]);
         let text = fs::read_to_string(world.work.join("a.txt")).unwrap();
@@ -94,6 +96,30 @@ fn a_store_is_copied_there_and_back() {
         assert_eq!(tree::differences(&old, &but_git_objects(&world)), "");
         world.git(&["fsck", "--strict"]);
     }
+}
+
+/// What searches and queries find: the same in every store.
+fn answers(world: &Sandbox) -> Vec<serde_json::Value> {
+    let questions: [&[&str]; 6] = [
+        &["search", "kept"],
+        &["search", "v* a.txt -v2", "--hidden"],
+        &["search", "--substring", "a.tx"],
+        &["query", "--tag", "kept", "--order", "oldest", "--limit", "2"],
+        &["query", "--checkpoints", "--hidden"],
+        &["query", "--count"],
+    ];
+    let answer = |question: &&[&str]| {
+        let mut answer = world.json(*question);
+        assert_ne!(answer["total"], 0, "{question:?}");
+        for item in answer["items"].as_array_mut().into_iter().flatten() {
+            // Two programs that add the same numbers may differ in the last digit.
+            if let Some(score) = item["score"].as_f64() {
+                item["score"] = format!("{score:.6}").into();
+            }
+        }
+        answer
+    };
+    questions.iter().map(answer).collect()
 }
 
 /// Everything in the workspace but objects of git: those that a state does not need stay or go, depending on where they are kept.

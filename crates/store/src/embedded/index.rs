@@ -11,14 +11,14 @@ use std::sync::PoisonError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params, params_from_iter};
 use stepback_model::ids::WorkspaceId;
-use stepback_model::search::{Field, Pattern, Phrase, Texts, words};
+use stepback_model::search::{Field, Pattern, Phrase, words};
 
 use super::find::{self, Conditions};
 use super::log::{self, COLUMNS, WIDTH};
 use super::{EmbeddedStore, PATIENCE, make_private, schema};
-use crate::codec;
 use crate::error::StoreError;
 use crate::port::{Document, Found, Hit, Query, Search, StoredCheckpoint};
+use crate::search::{pack, unpack};
 
 /// File name of the index inside the store's directory.
 const INDEX: &str = "search.sqlite";
@@ -347,24 +347,4 @@ fn expression(with: &[Phrase], without: &[Phrase]) -> String {
     let with: Vec<String> = with.iter().map(quoted).collect();
     let with = format!("({})", with.join(" AND "));
     without.iter().fold(with, |all, phrase| format!("({all} NOT {})", quoted(phrase)))
-}
-
-/// Texts as they are kept, compressed if that helps, and their length before.
-fn pack(texts: &Texts) -> (usize, Vec<u8>) {
-    // Names and texts always serialise.
-    let raw = serde_json::to_vec(texts).unwrap_or_default();
-    match codec::compress(&raw) {
-        Some(packed) => (raw.len(), packed),
-        None => (0, raw),
-    }
-}
-
-/// Undoes [`pack`]; a length of 0 says that nothing was compressed.
-fn unpack(raw_len: i64, text: &[u8]) -> Result<Texts, StoreError> {
-    let damaged = |what: String| StoreError::Corrupt { what: format!("the index: {what}") };
-    let read = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()));
-    match usize::try_from(raw_len) {
-        Ok(0) | Err(_) => read(text),
-        Ok(length) => read(&codec::decompress(text, length, None).map_err(damaged)?),
-    }
 }

@@ -5,6 +5,7 @@ use stepback_model::search::{Pattern, Phrase, Texts, Word, words};
 use super::Inner;
 use crate::port::{By, Document, Found, Hit, Query, Search, StoredCheckpoint};
 use crate::scan::matching;
+use crate::search::Ranking;
 
 pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StoredCheckpoint> {
     let said = |stored: &StoredCheckpoint| (stored.checkpoint.annotation.clone(), stored.purged);
@@ -17,8 +18,8 @@ pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StoredCheckpoint> {
 
 pub(super) fn search(inner: &Inner, search: &Search) -> Found {
     let mut hits: Vec<Hit> = Vec::new();
-    let ranking = match (&search.pattern, search.ranked) {
-        (Pattern::Words { with, without }, true) => Some(Ranking::new(inner, with.iter().chain(without))),
+    let scores = match (&search.pattern, search.ranked) {
+        (Pattern::Words { with, without }, true) => Some(Scores::new(inner, with.iter().chain(without))),
         _ => None,
     };
     let among = match search.ranked {
@@ -30,7 +31,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
         if !search.pattern.matches(&document.texts) {
             continue;
         }
-        let score = ranking.as_ref().map_or(0.0, |ranking| ranking.score(&document.texts));
+        let score = scores.as_ref().map_or(0.0, |scores| scores.score(&document.texts));
         let snippets = search.pattern.snippets(&document.texts);
         hits.push(Hit { workspace, stored: stored.clone(), score, snippets });
     }
@@ -43,37 +44,31 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
     Found { hits, total, next: (end < total && search.limit > 0).then_some(end) }
 }
 
-/// BM25 as SQLite's FTS5 counts it.
-struct Ranking<'s> {
+/// How well steps fit a few phrases.
+struct Scores<'s> {
     phrases: Vec<(&'s Phrase, f64)>,
-    average: f64,
+    ranking: Ranking,
 }
 
-impl<'s> Ranking<'s> {
+impl<'s> Scores<'s> {
     fn new(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Self {
         let split: Vec<Vec<Vec<Word>>> =
             inner.documents.values().map(|Document { texts, .. }| take_apart(texts)).collect();
-        let all = split.len() as f64;
+        let documents = split.len() as f64;
         let length: usize = split.iter().flatten().map(Vec::len).sum();
+        let ranking = Ranking { documents, average: length as f64 / documents };
         let weigh = |phrase: &'s Phrase| {
-            let having = split.iter().filter(|words| count(phrase, words) > 0.0).count() as f64;
-            let weight = ((all - having + 0.5) / (having + 0.5)).ln();
-            // A word that most steps have says little, but never less than nothing.
-            (phrase, if weight > 0.0 { weight } else { 1e-6 })
+            let having = split.iter().filter(|words| count(phrase, words) > 0).count();
+            (phrase, ranking.weight(having as u64))
         };
-        Self { phrases: phrases.map(weigh).collect(), average: length as f64 / all }
+        Self { phrases: phrases.map(weigh).collect(), ranking }
     }
 
     fn score(&self, texts: &Texts) -> f64 {
-        const SATURATION: f64 = 1.2;
-        const LENGTH: f64 = 0.75;
         let words = take_apart(texts);
-        let length = words.iter().map(Vec::len).sum::<usize>() as f64;
-        let one = |(phrase, weight): &(&Phrase, f64)| {
-            let count = count(phrase, &words);
-            let longer = 1.0 - LENGTH + LENGTH * length / self.average;
-            weight * (count * (SATURATION + 1.0) / (count + SATURATION * longer))
-        };
+        let length = words.iter().map(Vec::len).sum::<usize>() as u64;
+        let one =
+            |(phrase, weight): &(&Phrase, f64)| self.ranking.score(*weight, count(phrase, &words), length);
         self.phrases.iter().map(one).sum()
     }
 }
@@ -82,6 +77,6 @@ fn take_apart(texts: &Texts) -> Vec<Vec<Word>> {
     texts.values().map(|text| words(text).collect()).collect()
 }
 
-fn count(phrase: &Phrase, words: &[Vec<Word>]) -> f64 {
-    words.iter().map(|words| phrase.count(words)).sum::<usize>() as f64
+fn count(phrase: &Phrase, words: &[Vec<Word>]) -> u64 {
+    words.iter().map(|words| phrase.count(words)).sum::<usize>() as u64
 }

@@ -1,0 +1,301 @@
+//! Queries as SQL: the conditions, the order, a page of the answer, and how many there are without counting them.
+
+use futures_util::future::join4;
+use stepback_model::ids::WorkspaceId;
+use stepback_model::record::StepKind;
+use stepback_store::StoreError;
+use stepback_store::port::{By, Cursor, Page, Placed, Query, StoredCheckpoint, Tally};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::rows::{self, COLUMNS, Record, WIDTH};
+use crate::{PostgresStore, text};
+
+/// A value that a statement keeps, with its type.
+pub(crate) type Typed = (Box<dyn ToSql + Sync + Send>, Type);
+
+/// Both halves of an answer are of the same moment.
+pub(crate) const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// What a step must fulfil: SQL about a row `s`, beginning with ` AND` unless it is empty, and its values.
+#[derive(Default)]
+pub(crate) struct Conditions {
+    /// The SQL.
+    pub sql: String,
+    values: Vec<Typed>,
+}
+
+impl Conditions {
+    /// Keeps a value, and says what it is called.
+    pub fn name(&mut self, value: impl ToSql + Sync + Send + 'static, of: Type) -> String {
+        self.values.push((Box::new(value), of));
+        format!("${}", self.values.len())
+    }
+
+    /// Adds a condition in which `?` stands for the value.
+    fn add(&mut self, condition: &str, value: impl ToSql + Sync + Send + 'static, of: Type) {
+        let name = self.name(value, of);
+        self.sql.push_str(" AND ");
+        self.sql.push_str(&condition.replace('?', &name));
+    }
+
+    fn add_words(&mut self, condition: &str, words: &Option<String>) {
+        if let Some(words) = words {
+            self.add(condition, text::stored(words).into_owned(), Type::TEXT);
+        }
+    }
+
+    fn add_number(&mut self, condition: &str, wanted: Option<u64>) {
+        if let Some(wanted) = wanted {
+            self.add(condition, number(wanted), Type::INT8);
+        }
+    }
+
+    fn add_either(&mut self, wanted: Option<bool>, yes: &str, no: &str) {
+        if let Some(wanted) = wanted {
+            self.sql.push_str(" AND ");
+            self.sql.push_str(if wanted { yes } else { no });
+        }
+    }
+
+    /// Adds those of a query, without its cursor.
+    pub fn add_query(&mut self, workspace: Option<WorkspaceId>, query: &Query) {
+        if let Some(workspace) = workspace {
+            self.add("s.workspace = ?", workspace.as_bytes().to_vec(), Type::BYTEA);
+        }
+        if let Some(session) = query.session {
+            self.add("s.session = ?", session.as_bytes().to_vec(), Type::BYTEA);
+        }
+        self.add_words(
+            "s.session = ANY(ARRAY(SELECT id FROM stepback_sessions WHERE agent = ?))",
+            &query.agent,
+        );
+        self.add_words("s.worker = ?", &query.worker);
+        self.add_words("lower(s.tool COLLATE \"C\") = lower(?::text COLLATE \"C\")", &query.tool);
+        self.add_words("s.call = ?", &query.call);
+        self.add_number("s.iteration = ?", query.iteration);
+        self.add_either(query.failed, "s.failed", "NOT s.failed");
+        if let Some(since) = query.since {
+            self.add("s.at >= ?", since.as_micros(), Type::INT8);
+        }
+        if let Some(until) = query.until {
+            self.add("s.at <= ?", until.as_micros(), Type::INT8);
+        }
+        if let Some(state) = query.state {
+            self.add("s.state = ?", state.as_bytes().to_vec(), Type::BYTEA);
+        }
+        self.add_either(query.checkpoint, "s.trigger_kind IS NOT NULL", "s.trigger_kind IS NULL");
+        self.add_either(query.hidden, "s.hidden_by IS NOT NULL", "s.hidden_by IS NULL");
+        self.add_words("s.label = ?", &query.label);
+        self.add_words("s.tags <> '[]' AND s.tags @> jsonb_build_array(?::text)", &query.tag);
+        self.add_number("coalesce(s.duration, -1) >= ?", query.min_duration);
+        self.add_number("s.number > ?", query.after);
+        self.add_number("s.number < ?", query.before);
+        if !query.kinds.is_empty() {
+            let kinds: Vec<&str> = query.kinds.iter().map(|kind| StepKind::as_str(*kind)).collect();
+            self.add("s.kind = ANY(?)", kinds, Type::TEXT_ARRAY);
+        }
+    }
+
+    /// Adds what comes after a place in the order of a query.
+    fn add_cursor(&mut self, workspace: Option<WorkspaceId>, query: &Query, from: Cursor) {
+        let sign = if query.oldest_first { '>' } else { '<' };
+        let position = self.name(number(from.position), Type::INT8);
+        if query.by != By::Commit {
+            let value = self.name(from.value, Type::INT8);
+            let columns = columns(workspace, query.by).join(", ");
+            self.sql.push_str(&format!(" AND ({columns}) {sign} ({value}, {position})"));
+            return;
+        }
+        self.sql.push_str(&format!(" AND s.position {sign} {position}"));
+        if workspace.is_some() {
+            // Numbers are in the same order and have an index with the workspace; if there is no such step, this says nothing.
+            let end = if query.oldest_first { 0 } else { i64::MAX };
+            self.sql.push_str(&format!(
+                " AND s.number {sign} coalesce((SELECT number FROM stepback_steps c
+                    WHERE c.position = {position} AND c.workspace = $1), {end})"
+            ));
+        }
+    }
+
+    /// The values, for a statement.
+    pub fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        self.values.iter().map(|(value, of)| (&**value as &(dyn ToSql + Sync), of.clone())).collect()
+    }
+}
+
+pub(crate) fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The columns that steps are ordered by. In one workspace the numbers are in order of commits, and have an index.
+fn columns(workspace: Option<WorkspaceId>, by: By) -> &'static [&'static str] {
+    match by {
+        By::Commit if workspace.is_some() => &["s.number"],
+        By::Commit => &["s.position"],
+        By::Time => &["s.at", "s.position"],
+        By::Duration => &["coalesce(s.duration, -1)", "s.position"],
+    }
+}
+
+/// `ORDER BY` for a query.
+pub(crate) fn order(workspace: Option<WorkspaceId>, query: &Query) -> String {
+    let direction = if query.oldest_first { "" } else { " DESC" };
+    let columns: Vec<String> =
+        columns(workspace, query.by).iter().map(|column| format!("{column}{direction}")).collect();
+    format!(" ORDER BY {}", columns.join(", "))
+}
+
+/// The statement for a page. `settled` is the last position that is decided.
+fn page(
+    workspace: Option<WorkspaceId>,
+    query: &Query,
+    limit: Option<u64>,
+    settled: Option<i64>,
+) -> (String, Conditions) {
+    let mut conditions = Conditions::default();
+    conditions.add_query(workspace, query);
+    let plain = workspace.is_some() || (conditions.sql.is_empty() && query.by == By::Commit);
+    if let Some(from) = query.from {
+        conditions.add_cursor(workspace, query, from);
+    }
+    if let Some(settled) = settled {
+        conditions.add("s.position <= ?", settled, Type::INT8);
+    }
+    let limit = limit.map(|most| conditions.name(number(most), Type::INT8));
+    let limit = limit.map(|name| format!(" LIMIT {name}")).unwrap_or_default();
+    let (wanted, order) = (&conditions.sql, order(workspace, query));
+    let columns = format!("SELECT {COLUMNS}, s.position, s.workspace");
+    let sql = if plain {
+        format!("{columns} FROM stepback_steps s WHERE true{wanted}{order}{limit}")
+    } else {
+        // Indexes begin with the workspace: the first steps of each are found soon, and the first of these are the answer.
+        format!(
+            "{columns} FROM stepback_workspaces w CROSS JOIN LATERAL (
+                SELECT * FROM stepback_steps s WHERE s.workspace = w.id{wanted}{order}{limit}
+             ) s{order}{limit}"
+        )
+    };
+    (sql, conditions)
+}
+
+/// The statement that says how many there are. Numbers have no gaps, and steps are counted by session and kind as they come;
+/// only what is asked for by anything else is counted now.
+fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) {
+    let mut conditions = Conditions::default();
+    // What is asked for, and which of it the counters know.
+    let asked = Query { by: By::default(), oldest_first: false, from: None, limit: None, ..query.clone() };
+    let numbers = Query { after: query.after, before: query.before, ..Query::default() };
+    let counted = Query {
+        session: query.session,
+        agent: query.agent.clone(),
+        kinds: query.kinds.clone(),
+        failed: query.failed,
+        ..Query::default()
+    };
+    if asked == numbers {
+        let after = conditions.name(number(query.after.unwrap_or(0)), Type::INT8);
+        let before = conditions.name(number(query.before.unwrap_or(u64::MAX)), Type::INT8);
+        let mut sql = format!(
+            "SELECT coalesce(sum(greatest(0, least(steps, {before} - 1) - {after})), 0)::bigint FROM stepback_workspaces"
+        );
+        if let Some(workspace) = workspace {
+            let name = conditions.name(workspace.as_bytes().to_vec(), Type::BYTEA);
+            sql.push_str(&format!(" WHERE id = {name}"));
+        }
+        return (sql, conditions);
+    }
+    if asked == counted {
+        conditions.add_query(None, &Query { failed: None, ..counted });
+        if let Some(workspace) = workspace {
+            let in_workspace = "s.session = ANY(ARRAY(SELECT id FROM stepback_sessions WHERE workspace = ?))";
+            conditions.add(in_workspace, workspace.as_bytes().to_vec(), Type::BYTEA);
+        }
+        let column = match query.failed {
+            None => "s.steps",
+            Some(true) => "s.failed",
+            Some(false) => "s.steps - s.failed",
+        };
+        let wanted = &conditions.sql;
+        let sql =
+            format!("SELECT coalesce(sum({column}), 0)::bigint FROM stepback_tallies s WHERE true{wanted}");
+        return (sql, conditions);
+    }
+    conditions.add_query(workspace, query);
+    (format!("SELECT count(*) FROM stepback_steps s WHERE true{}", conditions.sql), conditions)
+}
+
+impl PostgresStore {
+    pub(crate) fn list_steps(
+        &self,
+        workspace: WorkspaceId,
+        query: &Query,
+    ) -> Result<Vec<StoredCheckpoint>, StoreError> {
+        let (sql, conditions) = page(Some(workspace), query, query.limit, None);
+        let rows = self
+            .pool
+            .ask(async |connection| connection.client.query_typed(&sql, &conditions.values()).await)?;
+        rows.iter().map(StoredCheckpoint::read).collect()
+    }
+
+    pub(crate) fn find_page(
+        &self,
+        workspace: Option<WorkspaceId>,
+        query: &Query,
+    ) -> Result<Page, StoreError> {
+        // In one workspace commits wait for each other, so that what is there is in order.
+        let settled = match (workspace, query.by) {
+            (None, By::Commit) => Some(self.settle()?.position),
+            _ => None,
+        };
+        // One more than asked for tells whether there are more.
+        let limit = query.limit.map(|most| most.saturating_add(1));
+        let (sql, conditions) = page(workspace, query, limit, settled);
+        let (counting, counted) = total(workspace, query);
+        let (rows, total) = self.pool.ask(async |connection| {
+            let client = &connection.client;
+            let (begun, rows, total, ended) = join4(
+                client.batch_execute(SNAPSHOT),
+                client.query_typed(&sql, &conditions.values()),
+                client.query_typed(&counting, &counted.values()),
+                client.batch_execute("COMMIT"),
+            )
+            .await;
+            begun?;
+            let both = (rows?, total?);
+            ended?;
+            Ok(both)
+        })?;
+        let total = total.first().map(|row| rows::get::<i64>(row, 0)).transpose()?.unwrap_or_default();
+        let mut steps = rows.iter().map(|row| placed(row, query)).collect::<Result<Vec<_>, _>>()?;
+        let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        let more = steps.len() > most;
+        steps.truncate(most);
+        let next = steps.last().filter(|_| more).map(|(place, _)| *place);
+        Ok(Page { steps: steps.into_iter().map(|(_, placed)| placed).collect(), total: total as u64, next })
+    }
+
+    pub(crate) fn count_by_agent(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+        let sql = "SELECT n.agent, t.kind, sum(t.steps)::bigint, sum(t.failed)::bigint
+            FROM stepback_sessions n JOIN stepback_tallies t ON t.session = n.id
+            WHERE n.workspace = $1 GROUP BY 1, 2 ORDER BY n.agent COLLATE \"C\", t.kind COLLATE \"C\"";
+        let workspace = workspace.as_bytes().as_slice();
+        let found = self.pool.ask(async |connection| connection.rows(sql, &[&workspace]).await)?;
+        let tally = |row: &Row| {
+            Ok(Tally {
+                agent: rows::words(row, 0)?,
+                kind: rows::named(row, 1, StepKind::parse)?,
+                steps: rows::get::<i64>(row, 2)? as u64,
+                failed: rows::get::<i64>(row, 3)? as u64,
+            })
+        };
+        found.iter().map(tally).collect()
+    }
+}
+
+fn placed(row: &Row, query: &Query) -> Result<(Cursor, Placed), StoreError> {
+    let stored = StoredCheckpoint::read(row)?;
+    let place = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
+    let workspace = rows::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
+    Ok((place, Placed { workspace, stored }))
+}

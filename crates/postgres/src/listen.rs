@@ -1,0 +1,111 @@
+//! Being told that somebody committed, without asking again and again.
+//!
+//! An announcement says only that it is worth to look. Who waits for a commit looks at the mark first, after every
+//! announcement, and now and then anyway: announcements are lost with the connection.
+
+use std::future::poll_fn;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use stepback_store::StoreError;
+use stepback_store::port::CommitMark;
+use tokio::sync::watch;
+use tokio_postgres::AsyncMessage;
+
+use crate::PostgresStore;
+use crate::pool::Pool;
+
+/// The channel that commits are announced on.
+const CHANNEL: &str = "stepback";
+/// How long to wait before connecting again.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// How often to look while announcements can be heard, and while they cannot.
+const WITH_EARS: Duration = Duration::from_secs(5);
+const WITHOUT: Duration = Duration::from_millis(200);
+
+/// What is heard: how many announcements, and whether there is a connection to hear them on.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Heard {
+    count: u64,
+    listening: bool,
+}
+
+impl PostgresStore {
+    /// Waits for a commit after `after`, of anybody.
+    pub(crate) fn await_commit(
+        &self,
+        after: CommitMark,
+        patience: Duration,
+    ) -> Result<CommitMark, StoreError> {
+        let mut heard = self.listener().clone();
+        let until = Instant::now() + patience;
+        loop {
+            // Before the look: what is announced after it ends the wait.
+            let listening = heard.borrow_and_update().listening;
+            let mark = self.current_mark()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if mark != after || left.is_zero() {
+                return Ok(mark);
+            }
+            let pause = left.min(if listening { WITH_EARS } else { WITHOUT });
+            // Too late and too soon are both fine: it is looked again.
+            let _ = self.pool.wait(async { tokio::time::timeout(pause, heard.changed()).await });
+        }
+    }
+
+    /// What is heard, from now on.
+    fn listener(&self) -> &watch::Receiver<Heard> {
+        self.heard.get_or_init(|| {
+            let (sender, receiver) = watch::channel(Heard::default());
+            let pool = std::sync::Arc::downgrade(&self.pool);
+            self.pool.handle().spawn(listen(pool, self.key.to_string(), sender));
+            receiver
+        })
+    }
+}
+
+/// Listens until the store is gone.
+async fn listen(pool: Weak<Pool>, key: String, sender: watch::Sender<Heard>) {
+    loop {
+        let Some(connecting) = pool.upgrade().map(|pool| async move { pool.dial().await }) else { return };
+        if let Ok((client, mut connection)) = connecting.await {
+            let asking = client.batch_execute("LISTEN stepback");
+            let moving = async {
+                loop {
+                    match poll_fn(|context| connection.poll_message(context)).await {
+                        Some(Ok(AsyncMessage::Notification(note))) => {
+                            if note.channel() == CHANNEL && note.payload() == key {
+                                sender.send_modify(|heard| heard.count += 1);
+                            }
+                        }
+                        Some(Ok(_)) => {}
+                        Some(Err(_)) | None => return,
+                    }
+                }
+            };
+            let listening = async {
+                if asking.await.is_ok() {
+                    // What was announced before is worth a look too.
+                    sender.send_modify(|heard| *heard = Heard { count: heard.count + 1, listening: true });
+                    // The client must stay for as long as the connection is wanted.
+                    sender.closed().await;
+                }
+            };
+            tokio::select! {
+                () = listening => {}
+                () = moving => {}
+            }
+            sender.send_modify(|heard| heard.listening = false);
+        }
+        tokio::select! {
+            () = sender.closed() => return,
+            () = tokio::time::sleep(RECONNECT) => {}
+        }
+    }
+}
+
+/// What announces a commit, to be sent along with its end: after it, so that no lock is held while it becomes durable. The
+/// announcement itself need not be.
+pub(crate) fn notify(key: i32) -> String {
+    format!("; BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{key}'; COMMIT")
+}

@@ -1,0 +1,264 @@
+//! Where the words of steps are, as bytes: an inverted index, taken apart and put together without a database.
+//!
+//! Steps are indexed in blocks. Of each word, a block has one row with its places in all steps of the block: for each step its
+//! position, how many words it has, how often it has this one, and where. Numbers are differences, seven bits to a byte.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use stepback_model::search::{Texts, words};
+use stepback_store::StoreError;
+
+/// The words of a block with their places.
+#[derive(Default)]
+pub(crate) struct Block {
+    words: BTreeMap<String, Places>,
+    /// How many steps.
+    pub documents: usize,
+}
+
+#[derive(Default)]
+struct Places {
+    last: u64,
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// Adds the texts of a step, which come in order of the steps' positions. Returns how many words they have.
+    pub fn add(&mut self, position: u64, texts: &Texts) -> u64 {
+        let mut found: HashMap<String, Vec<u64>> = HashMap::new();
+        let (mut place, mut length) = (0u64, 0u64);
+        for text in texts.values() {
+            for word in words(text) {
+                found.entry(word.text).or_default().push(place);
+                place += 1;
+                length += 1;
+            }
+            // No phrase goes over from one field to the next.
+            place += 1;
+        }
+        for (word, places) in found {
+            let Places { last, bytes } = self.words.entry(word).or_default();
+            write(bytes, position - *last);
+            *last = position;
+            write(bytes, length);
+            write(bytes, places.len() as u64);
+            let mut before = 0;
+            for place in places {
+                write(bytes, place - before);
+                before = place;
+            }
+        }
+        self.documents += 1;
+        length
+    }
+
+    /// Its words, in order, with the bytes of their rows.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.words.iter().map(|(word, places)| (word.as_str(), places.bytes.as_slice()))
+    }
+}
+
+fn write(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn read(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(first & 0x7f) << shift;
+        if *first < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// A row of the index.
+pub(crate) struct Row<'r> {
+    pub block: i64,
+    pub places: &'r [u8],
+}
+
+/// Steps of blocks that were told anew since, and are somewhere else now.
+pub(crate) type Stale = HashSet<(i64, u64)>;
+
+/// A step that has a phrase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Having {
+    pub position: u64,
+    /// How many words it has.
+    pub length: u64,
+    /// How often it has the phrase.
+    pub count: u64,
+}
+
+fn damaged() -> StoreError {
+    StoreError::Corrupt { what: "the index: a row of places cannot be read".into() }
+}
+
+/// Calls `visit` for each step in a row, with the bytes of its places.
+fn each<'r>(row: &Row<'r>, stale: &Stale, mut visit: impl FnMut(Having, &'r [u8])) -> Result<(), StoreError> {
+    let (mut bytes, mut position) = (row.places, 0u64);
+    while !bytes.is_empty() {
+        let mut next = || read(&mut bytes).ok_or_else(damaged);
+        position = position.checked_add(next()?).ok_or_else(damaged)?;
+        let (length, count) = (next()?, next()?);
+        let places = bytes;
+        for _ in 0..count {
+            let end = bytes.iter().position(|byte| *byte < 0x80).ok_or_else(damaged)?;
+            bytes = &bytes[end + 1..];
+        }
+        if stale.is_empty() || !stale.contains(&(row.block, position)) {
+            visit(Having { position, length, count }, &places[..places.len() - bytes.len()]);
+        }
+    }
+    Ok(())
+}
+
+fn decode(mut places: &[u8]) -> impl Iterator<Item = u64> {
+    let mut last = 0;
+    std::iter::from_fn(move || {
+        last += read(&mut places)?;
+        Some(last)
+    })
+}
+
+/// The steps that have words in a row, found out row by row: first the rows of all words that may stand at the first place,
+/// then those for the second place, and so on. What was read is not kept, only what it says about steps that may have it.
+#[derive(Default)]
+pub(crate) struct InARow {
+    /// Of each step that has the words of the places before: where they end.
+    before: Option<HashMap<u64, HashSet<u64>>>,
+    /// Of each step that goes on at this place: how long it is, and where.
+    here: HashMap<u64, (u64, Vec<u64>)>,
+}
+
+impl InARow {
+    /// Goes on to the next place.
+    pub fn next_place(&mut self) {
+        let here = std::mem::take(&mut self.here);
+        let ends = here.into_iter().map(|(position, (_, ends))| (position, ends.into_iter().collect()));
+        self.before = Some(ends.collect());
+    }
+
+    /// Adds a row of a word that may stand at this place.
+    pub fn add(&mut self, row: &Row<'_>, stale: &Stale) -> Result<(), StoreError> {
+        let Self { before, here } = self;
+        each(row, stale, |having, places| {
+            let begun = match before {
+                None => None,
+                Some(before) => match before.get(&having.position) {
+                    Some(ends) => Some(ends),
+                    None => return,
+                },
+            };
+            let follows = |place: &u64| {
+                begun.is_none_or(|ends| place.checked_sub(1).is_some_and(|at| ends.contains(&at)))
+            };
+            let mut places = decode(places).filter(follows).peekable();
+            if places.peek().is_some() {
+                here.entry(having.position).or_insert((having.length, Vec::new())).1.extend(places);
+            }
+        })
+    }
+
+    /// The steps that have all of it, in order.
+    pub fn finish(self) -> Vec<Having> {
+        let having = |(position, (length, ends)): (u64, (u64, Vec<u64>))| Having {
+            position,
+            length,
+            count: ends.len() as u64,
+        };
+        let mut all: Vec<Having> = self.here.into_iter().map(having).collect();
+        all.sort_unstable_by_key(|having| having.position);
+        all
+    }
+}
+
+/// The steps that have any of some words, found out row by row.
+#[derive(Default)]
+pub(crate) struct AnyOf {
+    all: Vec<Having>,
+}
+
+impl AnyOf {
+    /// Adds a row of one of the words.
+    pub fn add(&mut self, row: &Row<'_>, stale: &Stale) -> Result<(), StoreError> {
+        each(row, stale, |having, _| self.all.push(having))
+    }
+
+    /// The steps, in order.
+    pub fn finish(mut self) -> Vec<Having> {
+        self.all.sort_by_key(|having: &Having| having.position);
+        self.all.dedup_by(|later, earlier| {
+            let same = later.position == earlier.position;
+            if same {
+                earlier.count += later.count;
+            }
+            same
+        });
+        self.all
+    }
+}
+
+/// The one of a list at a position.
+pub(crate) fn at(list: &[Having], position: u64) -> Option<&Having> {
+    list.binary_search_by_key(&position, |having| having.position).ok().map(|found| &list[found])
+}
+
+#[cfg(test)]
+mod tests {
+    use stepback_model::search::Field;
+
+    use super::*;
+
+    fn texts(input: &str, output: &str) -> Texts {
+        Texts::from([(Field::Input, input.to_string()), (Field::Output, output.to_string())])
+    }
+
+    #[test]
+    fn what_is_put_in_is_found() {
+        let mut block = Block::default();
+        assert_eq!(block.add(7, &texts("red green red", "green blue")), 5);
+        assert_eq!(block.add(300, &texts("blue", "red")), 2);
+        let rows: HashMap<&str, &[u8]> = block.rows().collect();
+        let row = |word: &str| Row { block: 1, places: rows[word] };
+        let none = Stale::new();
+        let counts = |found: Vec<Having>| -> Vec<(u64, u64, u64)> {
+            found.iter().map(|having| (having.position, having.length, having.count)).collect()
+        };
+        let any = |words: &[&str], stale: &Stale| {
+            let mut any = AnyOf::default();
+            words.iter().for_each(|word| any.add(&row(word), stale).unwrap());
+            counts(any.finish())
+        };
+        assert_eq!(any(&["red"], &none), [(7, 5, 2), (300, 2, 1)]);
+        assert_eq!(any(&["red", "blue"], &none), [(7, 5, 3), (300, 2, 2)]);
+        assert_eq!(any(&["red"], &Stale::from([(1, 7)])), [(300, 2, 1)]);
+        let phrase = |places: &[&[&str]]| {
+            let mut phrase = InARow::default();
+            for (at, words) in places.iter().enumerate() {
+                if at > 0 {
+                    phrase.next_place();
+                }
+                words.iter().for_each(|word| phrase.add(&row(word), &none).unwrap());
+            }
+            counts(phrase.finish())
+        };
+        assert_eq!(phrase(&[&["red"], &["green"]]), [(7, 5, 1)]);
+        assert_eq!(phrase(&[&["green"], &["red", "blue"]]), [(7, 5, 2)]);
+        assert_eq!(phrase(&[&["red"], &["green"], &["blue"]]), [], "a phrase goes over two fields");
+        assert_eq!(phrase(&[&["blue"], &["red"]]), [], "a phrase goes over two fields");
+        for end in 1..rows["red"].len() {
+            let cut = Row { block: 1, places: &rows["red"][..end] };
+            let read = AnyOf::default().add(&cut, &none);
+            assert!(read.is_err() || end == rows["red"].len() - 5, "{end}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Searching: which steps have the words, how well they fit, and what to show of them.
+//!
+//! The database gives rows of the index; what they mean is decided here, by the same rules as in every other store. So no
+//! extension is needed, and no step is missed because a server splits words in another way.
+
+use std::collections::{HashMap, HashSet};
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
+use stepback_model::ids::WorkspaceId;
+use stepback_model::search::{Pattern, Phrase};
+use stepback_store::StoreError;
+use stepback_store::port::{By, Found, Hit, Query, Search, StoredCheckpoint};
+use stepback_store::search::{Ranking, unpack};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Error, Row};
+
+use crate::PostgresStore;
+use crate::find::{Conditions, SNAPSHOT, order};
+use crate::parts::{self, Part};
+use crate::pool::Connection;
+use crate::postings::{self, AnyOf, Having, InARow, Stale};
+use crate::rows::{self, COLUMNS, Record, WIDTH};
+
+/// What a question came to: an answer, or that something in the database is damaged.
+type Answer<T> = Result<Result<T, StoreError>, Error>;
+
+/// Passes on what is damaged.
+macro_rules! sound {
+    ($answer:expr) => {
+        match $answer {
+            Ok(value) => value,
+            Err(error) => return Ok(Err(error)),
+        }
+    };
+}
+
+/// Positions of steps with their scores, in the order in which they are shown.
+type Ranked = Vec<(i64, f64)>;
+
+impl PostgresStore {
+    pub(crate) fn find_texts(&self, search: &Search) -> Result<Found, StoreError> {
+        self.pool.ask(async |connection| {
+            // All of the answer is of the same moment.
+            connection.client.batch_execute(SNAPSHOT).await?;
+            let found = find(connection, search).await?;
+            connection.client.batch_execute("COMMIT").await?;
+            Ok(found)
+        })?
+    }
+}
+
+async fn find(connection: &mut Connection, search: &Search) -> Answer<Found> {
+    let (mut ranked, total) = match &search.pattern {
+        Pattern::Words { with, without } => {
+            let matching = sound!(by_words(connection, with, without, search.ranked).await?);
+            let ranked = sound!(among(connection, search, matching).await?);
+            let total = ranked.len() as u64;
+            (ranked, total)
+        }
+        Pattern::Substring(wanted) => sound!(by_substring(connection, search, wanted).await?),
+    };
+    let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let shown: Ranked = ranked.drain(..).skip(usize(search.skip)).take(usize(search.limit)).collect();
+    let hits = sound!(hits(connection, search, &shown).await?);
+    let end = search.skip.saturating_add(search.limit);
+    Ok(Ok(Found { hits, total, next: (end < total && search.limit > 0).then_some(end) }))
+}
+
+/// Steps that rows of the index still have, and that are somewhere else now.
+async fn stale(connection: &mut Connection) -> Result<Stale, Error> {
+    let rows = connection.rows("SELECT block, position FROM stepback_stale", &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64))).collect()
+}
+
+/// Calls `visit` for each row of some words, without having all of them in memory.
+async fn each_row(
+    connection: &mut Connection,
+    words: &[i32],
+    mut visit: impl FnMut(&postings::Row<'_>) -> Result<(), StoreError>,
+) -> Answer<()> {
+    let sql = "SELECT block, places FROM stepback_postings WHERE word = ANY($1)";
+    let statement = connection.prepared(sql).await?;
+    let mut rows = pin!(connection.client.query_raw(&statement, [&words]).await?);
+    while let Some(row) = rows.try_next().await? {
+        let row = postings::Row { block: row.try_get(0)?, places: row.try_get(1)? };
+        sound!(visit(&row));
+    }
+    Ok(Ok(()))
+}
+
+/// The steps that have any of some words.
+async fn having_any(connection: &mut Connection, words: &[i32], stale: &Stale) -> Answer<Vec<Having>> {
+    let mut any = AnyOf::default();
+    sound!(each_row(connection, words, |row| any.add(row, stale)).await?);
+    Ok(Ok(any.finish()))
+}
+
+/// The steps that have a phrase, given as the words that may stand at each of its places.
+async fn having(connection: &mut Connection, phrase: &[Vec<i32>], stale: &Stale) -> Answer<Vec<Having>> {
+    if let [words] = phrase {
+        return having_any(connection, words, stale).await;
+    }
+    let mut in_a_row = InARow::default();
+    for (at, words) in phrase.iter().enumerate() {
+        if at > 0 {
+            in_a_row.next_place();
+        }
+        sound!(each_row(connection, words, |row| in_a_row.add(row, stale)).await?);
+    }
+    Ok(Ok(in_a_row.finish()))
+}
+
+/// The steps that have all of `with` and nothing of `without`, in order of their positions.
+async fn by_words(
+    connection: &mut Connection,
+    with: &[Phrase],
+    without: &[Phrase],
+    scored: bool,
+) -> Answer<Ranked> {
+    let phrases: Vec<&Phrase> = with.iter().chain(without).collect();
+    let stale = stale(connection).await?;
+    let mut lists = Vec::with_capacity(phrases.len());
+    for phrase in phrases {
+        let words = ids_of(connection, phrase).await?;
+        lists.push(sound!(having(connection, &words, &stale).await?));
+    }
+    let (with, without) = lists.split_at(with.len());
+    let Some(fewest) = with.iter().min_by_key(|list| list.len()) else { return Ok(Ok(Vec::new())) };
+    let ranking = ranking(connection).await?;
+    let weights: Vec<f64> = with.iter().map(|list| ranking.weight(list.len() as u64)).collect();
+    let fits = |having: &&Having| {
+        with.iter().all(|list| postings::at(list, having.position).is_some())
+            && !without.iter().any(|list| postings::at(list, having.position).is_some())
+    };
+    let score = |having: &Having| -> f64 {
+        if !scored {
+            return 0.0;
+        }
+        let of = |(list, weight): (&Vec<Having>, &f64)| {
+            let count = postings::at(list, having.position).map_or(0, |found| found.count);
+            ranking.score(*weight, count, having.length)
+        };
+        with.iter().zip(&weights).map(of).sum()
+    };
+    Ok(Ok(fewest.iter().filter(fits).map(|having| (having.position as i64, score(having))).collect()))
+}
+
+async fn ranking(connection: &mut Connection) -> Result<Ranking, Error> {
+    let row = connection.client.query_one("SELECT documents, words FROM stepback_index", &[]).await?;
+    let (documents, words) = (row.try_get::<_, i64>(0)? as f64, row.try_get::<_, i64>(1)? as f64);
+    Ok(Ranking { documents, average: words / documents })
+}
+
+/// The words that may stand at each place of a phrase.
+async fn ids_of(connection: &mut Connection, phrase: &Phrase) -> Result<Vec<Vec<i32>>, Error> {
+    let known = "SELECT word, id FROM stepback_words WHERE word = ANY($1)";
+    let mut ids: HashMap<String, i32> = HashMap::new();
+    for row in connection.rows(known, &[&phrase.words]).await? {
+        ids.insert(row.try_get(0)?, row.try_get(1)?);
+    }
+    let mut places: Vec<Vec<i32>> =
+        phrase.words.iter().map(|word| ids.get(word).copied().into_iter().collect()).collect();
+    if let Some((begin, place)) = phrase.words.last().zip(places.last_mut()).filter(|_| phrase.prefix) {
+        *place = parts::words_of(connection, &Part::Beginning(begin.clone())).await?;
+    }
+    Ok(places)
+}
+
+/// Those of `matching` that the search is limited to, in the order that is asked for.
+async fn among(connection: &mut Connection, search: &Search, matching: Ranked) -> Answer<Ranked> {
+    let mut ranked = matching;
+    let mut conditions = Conditions::default();
+    let positions: Vec<i64> = ranked.iter().map(|(position, _)| *position).collect();
+    let name = conditions.name(positions, Type::INT8_ARRAY);
+    conditions.add_query(search.workspace, &search.among);
+    if conditions.sql.is_empty() && search.ranked {
+        best_first(&mut ranked);
+        return Ok(Ok(ranked));
+    }
+    let order = if search.ranked { String::new() } else { order(None, &search.among) };
+    let sql = format!(
+        "SELECT s.position FROM stepback_steps s WHERE s.position = ANY({name}){}{order}",
+        conditions.sql
+    );
+    let scores: HashMap<i64, f64> = ranked.into_iter().collect();
+    let mut left = Vec::new();
+    for row in connection.client.query_typed(&sql, &conditions.values()).await? {
+        let position: i64 = row.try_get(0)?;
+        left.push((position, scores.get(&position).copied().unwrap_or_default()));
+    }
+    if search.ranked {
+        best_first(&mut left);
+    }
+    Ok(Ok(left))
+}
+
+/// What fits equally well, newest first.
+fn best_first(ranked: &mut Ranked) {
+    ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+}
+
+/// The steps that have a substring, and how many. Its parts narrow down which texts have to be looked at.
+async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str) -> Answer<(Ranked, u64)> {
+    let mut candidates: Option<HashSet<u64>> = None;
+    let mut certain = HashSet::new();
+    let (needed, stale) = (parts::of(wanted), stale(connection).await?);
+    for part in &needed {
+        let Some(words) = parts::few_words(connection, part).await? else { continue };
+        let all: Vec<i32> = words.short.iter().chain(&words.cut).copied().collect();
+        let positions = |list: Vec<Having>| list.into_iter().map(|having| having.position).collect();
+        let has: HashSet<u64> = positions(sound!(having_any(connection, &all, &stale).await?));
+        if matches!(part, Part::Inside(_)) {
+            // All of what is wanted is inside of one word, which is known whole.
+            certain = positions(sound!(having_any(connection, &words.short, &stale).await?));
+        }
+        candidates = Some(match candidates {
+            None => has,
+            Some(before) => before.intersection(&has).copied().collect(),
+        });
+    }
+    let ordered = match search.ranked {
+        true => Query { by: By::Commit, oldest_first: false, ..search.among.clone() },
+        false => search.among.clone(),
+    };
+    let mut conditions = Conditions::default();
+    let limited = match &candidates {
+        None => "true".to_string(),
+        Some(candidates) => {
+            let positions: Vec<i64> = candidates.iter().map(|position| *position as i64).collect();
+            format!("t.position = ANY({})", conditions.name(positions, Type::INT8_ARRAY))
+        }
+    };
+    conditions.add_query(search.workspace, &ordered);
+    // What is certain need not be read.
+    let certain_name = conditions
+        .name(certain.iter().map(|position| *position as i64).collect::<Vec<_>>(), Type::INT8_ARRAY);
+    let sql = format!(
+        "SELECT t.position, t.raw_len, CASE WHEN t.position = ANY({certain_name}) THEN NULL ELSE t.text END
+         FROM stepback_texts t JOIN stepback_steps s ON s.position = t.position WHERE {limited}{}{}",
+        conditions.sql,
+        order(None, &ordered)
+    );
+    let mut ranked = Vec::new();
+    let mut found = pin!(connection.client.query_typed_raw(&sql, conditions.values()).await?);
+    while let Some(row) = found.try_next().await? {
+        let text: Option<&[u8]> = row.try_get(2)?;
+        let fits = match text {
+            None => true,
+            Some(text) => {
+                let texts = sound!(unpack(i64::from(row.try_get::<_, i32>(1)?), text));
+                search.pattern.matches(&texts)
+            }
+        };
+        if fits {
+            ranked.push((row.try_get(0)?, 0.0));
+        }
+    }
+    let total = ranked.len() as u64;
+    Ok(Ok((ranked, total)))
+}
+
+/// What is shown of steps, in the given order.
+async fn hits(connection: &mut Connection, search: &Search, shown: &Ranked) -> Answer<Vec<Hit>> {
+    let sql = format!(
+        "SELECT {COLUMNS}, s.workspace, s.position, t.raw_len, t.text
+         FROM stepback_steps s JOIN stepback_texts t ON t.position = s.position WHERE s.position = ANY($1)"
+    );
+    let positions: Vec<i64> = shown.iter().map(|(position, _)| *position).collect();
+    let rows = connection.rows(&sql, &[&positions]).await?;
+    let read = |row: &Row, score: f64| -> Result<Hit, StoreError> {
+        let texts = unpack(i64::from(rows::get::<i32>(row, WIDTH + 2)?), rows::get(row, WIDTH + 3)?)?;
+        Ok(Hit {
+            workspace: rows::id(row, WIDTH, WorkspaceId::from_slice)?,
+            stored: StoredCheckpoint::read(row)?,
+            score,
+            snippets: search.pattern.snippets(&texts),
+        })
+    };
+    let mut by_position: HashMap<i64, &Row> = HashMap::new();
+    for row in &rows {
+        by_position.insert(row.try_get(WIDTH + 1)?, row);
+    }
+    let shown = shown.iter().filter_map(|(position, score)| Some((by_position.get(position)?, *score)));
+    Ok(shown.map(|(row, score)| read(row, score)).collect())
+}
