@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use stepback_model::record::Session;
+use stepback_model::record::{self, Session};
 use stepback_store::StoreError;
 use stepback_store::port::Query;
 
@@ -49,6 +49,16 @@ impl Engine<'_> {
             sessions.extend(self.store.sessions(workspace.id)?);
         }
         Ok(sessions)
+    }
+
+    /// Every workspace in the store, to look at: what was begun in one and not finished stays as it is.
+    pub fn every_workspace(&self) -> Result<Vec<Workspace<'_>>, EngineError> {
+        let root = |workspace: record::Workspace| PathBuf::from(OsString::from_vec(workspace.root));
+        let mut all = Vec::new();
+        for workspace in self.store.workspaces()? {
+            all.extend(self.find_workspace(&root(workspace))?);
+        }
+        Ok(all)
     }
 
     /// Opens the workspace that a session ran in.

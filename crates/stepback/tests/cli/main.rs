@@ -30,6 +30,7 @@ mod reruns_fence;
 mod runs;
 mod sandbox;
 mod search;
+mod share;
 mod talk;
 mod transcripts;
 mod wire;
