@@ -5,11 +5,33 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use stepback_model::record::{self, Session};
+use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
 use stepback_store::port::Query;
 
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
+
+/// After so long without a word, a session is not called active any more. In microseconds.
+const QUIET: i64 = 3_600_000_000;
+
+/// How a session is doing. In this order of words.
+pub const STATUSES: [&str; 4] = ["active", "idle", "stopped", "ended"];
+
+/// How a session is doing: `stopped` at a breakpoint, `ended`, `idle` if nothing was heard of it for an hour, or `active`.
+pub fn status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static str {
+    match session.info.ended_at {
+        _ if is_stopped => "stopped",
+        Some(_) => "ended",
+        None if now.as_micros().saturating_sub(seen(session).as_micros()) > QUIET => "idle",
+        None => "active",
+    }
+}
+
+/// When a session last did something.
+pub fn seen(session: &Session) -> Timestamp {
+    session.info.seen_at.unwrap_or(session.started_at)
+}
 
 impl Workspace<'_> {
     /// Sessions of agents, the one that did something last first. Where gaps are noted is none.
@@ -18,9 +40,7 @@ impl Workspace<'_> {
         sessions.retain(|session| {
             session.agent != Session::PERSON && session.info.external.as_deref() != Some(Session::GAPS)
         });
-        sessions.sort_by_key(|session| {
-            (std::cmp::Reverse(session.info.seen_at.unwrap_or(session.started_at)), session.id)
-        });
+        sessions.sort_by_key(|session| (std::cmp::Reverse(seen(session)), session.id));
         Ok(sessions)
     }
 

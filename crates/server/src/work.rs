@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::Env;
@@ -26,12 +27,25 @@ struct Inner {
     env: Box<dyn Env>,
     threads: usize,
     plans: Plans,
+    /// Whether somebody is telling the store about steps that it cannot find yet.
+    indexing: AtomicBool,
 }
+
+/// Steps that are told at a time in the background: others who search meanwhile wait no longer than that takes.
+const INDEXED_AT_ONCE: u64 = 2000;
 
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        Self { inner: Arc::new(Inner { store, env, threads, plans: Plans::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                env,
+                threads,
+                plans: Plans::default(),
+                indexing: AtomicBool::new(false),
+            }),
+        }
     }
 
     /// The store.
@@ -44,25 +58,44 @@ impl Work {
         &self.inner.plans
     }
 
+    /// Goes on telling the store about steps that it cannot find yet, until it knows all. One at a time does so.
+    pub(crate) fn index_in_background(&self) {
+        let inner = self.inner.clone();
+        if inner.indexing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tokio::task::spawn_blocking(move || {
+            let engine = inner.engine();
+            // What fails now is tried again by the next search, which says why.
+            while let Ok((_, false)) = engine.bring_index_forward(INDEXED_AT_ONCE) {
+                std::thread::yield_now();
+            }
+            inner.indexing.store(false, Ordering::Release);
+        });
+    }
+
     /// Does some work with the engine on a thread where it may wait.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let inner = self.inner.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            let engine = Engine {
-                store: inner.store,
-                env: &*inner.env,
-                budget: Budget::default(),
-                threads: inner.threads,
-                progress: None,
-            };
-            work(&engine)
-        });
+        let done = tokio::task::spawn_blocking(move || work(&inner.engine()));
         match done.await {
             Ok(done) => done,
             Err(_) => Err(Problem::internal("the work on this request ended unexpectedly")),
+        }
+    }
+}
+
+impl Inner {
+    fn engine(&self) -> Engine<'_> {
+        Engine {
+            store: self.store,
+            env: &*self.env,
+            budget: Budget::default(),
+            threads: self.threads,
+            progress: None,
         }
     }
 }

@@ -4,7 +4,9 @@
 
 mod basics;
 mod description;
+mod find;
 mod live;
 mod past;
 mod plans;
+mod share;
 mod support;

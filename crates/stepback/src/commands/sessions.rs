@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stepback_engine::session::seen;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::SessionId;
 use stepback_model::path::display_bytes;
 use stepback_model::record::{Session, StepKind};
-use stepback_model::time::Timestamp;
 use stepback_model::when;
 use stepback_store::port::{Query, StoredCheckpoint};
 
@@ -18,8 +18,6 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// After so long without a word, a session is not called active any more. In microseconds.
-const QUIET: i64 = 3_600_000_000;
 /// How often a watcher looks.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -131,12 +129,8 @@ pub fn list(context: &Context, arguments: &Sessions) -> Answer {
             if !wanted {
                 continue;
             }
-            let status = match session.info.ended_at {
-                _ if stops.iter().any(|stop| stop.session == session.id) => "stopped",
-                Some(_) => "ended",
-                None if context.now().as_micros() - seen(&session).as_micros() > QUIET => "idle",
-                None => "active",
-            };
+            let is_stopped = stops.iter().any(|stop| stop.session == session.id);
+            let status = stepback_engine::session::status(&session, is_stopped, context.now());
             listed.push((workspace, session, status));
         }
     }
@@ -203,10 +197,6 @@ pub fn list(context: &Context, arguments: &Sessions) -> Answer {
         output::say(paint.dim("\"stepback init\" sets up the agents in use."));
     }
     DONE
-}
-
-fn seen(session: &Session) -> Timestamp {
-    session.info.seen_at.unwrap_or(session.started_at)
 }
 
 fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), Failure> {
