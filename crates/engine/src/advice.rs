@@ -5,6 +5,7 @@ use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
+use crate::bundle::BundleError;
 use crate::error::EngineError;
 
 /// Kinds of failure, each with its own exit code. Documented in `docs/guide/exit-codes.md`.
@@ -53,6 +54,7 @@ pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
     match error {
         EngineError::Store(error) => of_store(error),
         EngineError::Worktree(error) => of_worktree(error),
+        EngineError::Bundle(error) => of_bundle(error),
         EngineError::Point(_) => (
             Kind::Point,
             Some("\"stepback log\" lists what there is; points are explained in \"stepback help points\""),
@@ -79,6 +81,32 @@ pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
             of(cause).0,
             Some("mend the cause, then run \"stepback status\": it finishes what was begun; nothing is lost"),
         ),
+    }
+}
+
+fn of_bundle(error: &BundleError) -> (Kind, Option<&'static str>) {
+    match error {
+        BundleError::NotABundle => {
+            (Kind::Usage, Some("\"stepback export SESSION --format bundle -o FILE\" makes one"))
+        }
+        BundleError::Newer { .. } => (
+            Kind::Refused,
+            Some(
+                "use the newer stepback that made it, or let it be made again by this one; nothing was changed",
+            ),
+        ),
+        BundleError::Damaged(_) => (
+            Kind::Refused,
+            Some("copy it again from where it was made, or export again; nothing was changed"),
+        ),
+        BundleError::Senseless(_) => (
+            Kind::Refused,
+            Some("do not trust where it comes from, or have it made again; nothing was changed"),
+        ),
+        BundleError::Clash(_) => {
+            (Kind::Refused, Some("import it into another store with --store DIR; nothing was changed here"))
+        }
+        BundleError::Io { error, .. } => of_io(error),
     }
 }
 

@@ -28,6 +28,14 @@ pub struct Branch {
     pub present: bool,
 }
 
+/// Whether a branch can be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 100
+        && !name.starts_with(['-', '@', '#'])
+        && name.chars().all(|c| c.is_alphanumeric() || "-_./+".contains(c))
+}
+
 impl Workspace<'_> {
     /// The newest step of a branch.
     pub fn branch_tip(&self, name: &str) -> Result<Option<StoredCheckpoint>, EngineError> {
@@ -104,11 +112,7 @@ impl Workspace<'_> {
 
     /// Checks that a name can be one.
     fn check_name(&self, name: &str) -> Result<(), EngineError> {
-        let fits = !name.is_empty()
-            && name.len() <= 100
-            && !name.starts_with(['-', '@', '#'])
-            && name.chars().all(|c| c.is_alphanumeric() || "-_./+".contains(c));
-        match fits {
+        match is_name(name) {
             true => Ok(()),
             false => Err(EngineError::Input(format!(
                 "\"{name}\" cannot be the name of a branch: use letters, digits, and - _ . / +"

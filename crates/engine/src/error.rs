@@ -6,6 +6,8 @@ use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
 
+use crate::bundle::BundleError;
+
 /// Why the engine could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -15,6 +17,9 @@ pub enum EngineError {
     /// The work tree failed.
     #[error(transparent)]
     Worktree(#[from] WorktreeError),
+    /// A bundle is not taken in, or cannot be written.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     /// A point names nothing, or more than one thing, or is not a point.
     #[error("{0}")]
     Point(String),

@@ -25,17 +25,31 @@ impl Engine<'_> {
         Ok(self.store.search(search)?)
     }
 
+    /// Finds steps by their words, without telling the store about more than a few steps first. Says whether it knows all.
+    pub fn search_promptly(&self, search: &Search) -> Result<(Found, bool), EngineError> {
+        let (_, complete) = self.bring_index_forward(AT_ONCE as u64)?;
+        Ok((self.store.search(search)?, complete))
+    }
+
     /// Tells the store about steps that were recorded, annotated or given up since the last search, and says how many.
     pub fn bring_index_up_to_date(&self) -> Result<u64, EngineError> {
+        Ok(self.bring_index_forward(u64::MAX)?.0)
+    }
+
+    /// Like [`Self::bring_index_up_to_date`] for about `most` steps; says whether these were all.
+    pub fn bring_index_forward(&self, most: u64) -> Result<(u64, bool), EngineError> {
         let mut gatherer = Gatherer { store: self.store, heard: HashMap::new() };
         let mut told = 0;
         let mut last = Vec::new();
         loop {
+            if told >= most {
+                return Ok((told, self.store.unindexed(1)?.is_empty()));
+            }
             let steps = self.store.unindexed(AT_ONCE)?;
             let ids: Vec<_> = steps.iter().map(|stored| stored.checkpoint.step.id).collect();
             // A step that stays unknown after the store was told about it would be told forever.
             if steps.is_empty() || ids == last {
-                return Ok(told);
+                return Ok((told, true));
             }
             last = ids;
             told += steps.len() as u64;

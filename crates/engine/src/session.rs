@@ -4,12 +4,34 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use stepback_model::record::Session;
+use stepback_model::record::{self, Session};
+use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
 use stepback_store::port::Query;
 
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
+
+/// After so long without a word, a session is not called active any more. In microseconds.
+const QUIET: i64 = 3_600_000_000;
+
+/// How a session is doing. In this order of words.
+pub const STATUSES: [&str; 4] = ["active", "idle", "stopped", "ended"];
+
+/// How a session is doing: `stopped` at a breakpoint, `ended`, `idle` if nothing was heard of it for an hour, or `active`.
+pub fn status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static str {
+    match session.info.ended_at {
+        _ if is_stopped => "stopped",
+        Some(_) => "ended",
+        None if now.as_micros().saturating_sub(seen(session).as_micros()) > QUIET => "idle",
+        None => "active",
+    }
+}
+
+/// When a session last did something.
+pub fn seen(session: &Session) -> Timestamp {
+    session.info.seen_at.unwrap_or(session.started_at)
+}
 
 impl Workspace<'_> {
     /// Sessions of agents, the one that did something last first. Where gaps are noted is none.
@@ -18,9 +40,7 @@ impl Workspace<'_> {
         sessions.retain(|session| {
             session.agent != Session::PERSON && session.info.external.as_deref() != Some(Session::GAPS)
         });
-        sessions.sort_by_key(|session| {
-            (std::cmp::Reverse(session.info.seen_at.unwrap_or(session.started_at)), session.id)
-        });
+        sessions.sort_by_key(|session| (std::cmp::Reverse(seen(session)), session.id));
         Ok(sessions)
     }
 
@@ -49,6 +69,16 @@ impl Engine<'_> {
             sessions.extend(self.store.sessions(workspace.id)?);
         }
         Ok(sessions)
+    }
+
+    /// Every workspace in the store, to look at: what was begun in one and not finished stays as it is.
+    pub fn every_workspace(&self) -> Result<Vec<Workspace<'_>>, EngineError> {
+        let root = |workspace: record::Workspace| PathBuf::from(OsString::from_vec(workspace.root));
+        let mut all = Vec::new();
+        for workspace in self.store.workspaces()? {
+            all.extend(self.find_workspace(&root(workspace))?);
+        }
+        Ok(all)
     }
 
     /// Opens the workspace that a session ran in.

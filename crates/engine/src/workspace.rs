@@ -105,7 +105,20 @@ impl Engine<'_> {
         Ok(Some(Vault::open(&path)?))
     }
 
-    fn find_workspace(&self, root: &Path) -> Result<Option<Workspace<'_>>, EngineError> {
+    /// Waits until nothing is being freed; nothing will be until the lock is given back.
+    pub(crate) fn keep_collector_out(&self) -> Result<WorkspaceLock, EngineError> {
+        let store = self.store.local_dir().unwrap_or(Path::new("the store"));
+        Ok(WorkspaceLock { _files: self.lock_collector_out(store)?.into_iter().collect() })
+    }
+
+    /// `about` is what an error names.
+    fn lock_collector_out(&self, about: &Path) -> Result<Option<File>, EngineError> {
+        let Some(dir) = self.store.local_dir() else { return Ok(None) };
+        let patience = self.store.patience().unwrap_or(PATIENCE);
+        Ok(Some(wait_for(&dir.join("collect.lock"), File::try_lock_shared, about, patience)?))
+    }
+
+    pub(crate) fn find_workspace(&self, root: &Path) -> Result<Option<Workspace<'_>>, EngineError> {
         let Some(record) = self.store.workspace_at(root.as_os_str().as_bytes())? else { return Ok(None) };
         let Some(session) = self.store.session(Session::id_of(record.id, Session::PERSON, ""))? else {
             return Err(StoreError::Corrupt { what: format!("{} has no session", root.display()) }.into());
@@ -233,14 +246,7 @@ impl<'a> Workspace<'a> {
         let Some(dir) = self.local_dir()? else { return Ok(WorkspaceLock { _files: Vec::new() }) };
         // Whoever relies on objects seen in the store keeps the collector out.
         let mut files = Vec::new();
-        if let Some(store_dir) = self.store().local_dir() {
-            files.push(wait_for(
-                &store_dir.join("collect.lock"),
-                File::try_lock_shared,
-                &self.root,
-                self.patience(),
-            )?);
-        }
+        files.extend(self.engine.lock_collector_out(&self.root)?);
         files.push(wait_for(&dir.join("lock"), try_lock, &self.root, self.patience())?);
         Ok(WorkspaceLock { _files: files })
     }

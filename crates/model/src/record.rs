@@ -21,7 +21,7 @@ pub struct Workspace {
 }
 
 /// One recorded run of one agent, or of the person at the command line, in one workspace.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Session {
     /// Its id.
     pub id: SessionId,
@@ -261,7 +261,7 @@ impl StepKind {
 }
 
 /// One fact in a session's log.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// Its id.
     pub id: StepId,
@@ -294,7 +294,7 @@ impl Step {
 }
 
 /// What is known of a step besides its place in history; most of it only of what agents do.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// The model turn it belongs to, counted from 1; 0 for what happened before the first.
     pub iteration: u64,

@@ -63,6 +63,21 @@ pub fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, Whe
     Moment::parse(text)?.resolve(now, tz)
 }
 
+/// Reads a span of time, in microseconds: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
+pub fn span_micros(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "ms" => 1e3,
+        "" | "s" => 1e6,
+        "m" | "min" => 60e6,
+        "h" => 3600e6,
+        _ => return None,
+    };
+    let micros = number.parse::<f64>().ok()? * factor;
+    micros.is_finite().then_some(micros as u64)
+}
+
 /// A text that was understood, before it is tied to a present.
 #[derive(Clone, Debug)]
 pub struct Moment {

@@ -7,10 +7,12 @@ pub mod changes;
 pub mod checkpoints;
 pub mod diffs;
 mod docs;
+pub mod find;
 pub mod plans;
 pub mod points;
 pub mod reruns;
 pub mod sessions;
+pub mod share;
 pub mod state;
 pub mod steps;
 pub mod stops;
@@ -44,6 +46,7 @@ use crate::work::Work;
         (name = "workspaces", description = "Directory trees that agents work in"),
         (name = "sessions", description = "Recorded runs of agents"),
         (name = "steps", description = "What happened, and moving through it"),
+        (name = "search", description = "Finding steps in everything that was recorded"),
         (name = "state", description = "What was true at a step"),
         (name = "checkpoints", description = "States that were kept, and what differs between them"),
         (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
@@ -61,11 +64,15 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(workspaces::get))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get))
+        .routes(routes!(share::export))
+        .routes(routes!(share::import))
         .routes(routes!(steps::list))
         .routes(routes!(steps::get))
         .routes(routes!(steps::next))
         .routes(routes!(steps::previous))
         .routes(routes!(timeline::get))
+        .routes(routes!(find::steps))
+        .routes(routes!(find::search))
         .routes(routes!(state::get))
         .routes(routes!(state::file))
         .routes(routes!(state::conversation))

@@ -3,6 +3,7 @@
 pub mod branches;
 pub mod control;
 pub mod files;
+pub mod find;
 pub mod plans;
 pub mod timeline;
 
@@ -63,6 +64,8 @@ pub struct SessionDocument {
     /// When it ended, if it said so.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
+    /// `active`, `idle` (nothing was heard of it for an hour), `stopped` (at a breakpoint) or `ended`.
+    pub status: String,
     /// Model turns so far.
     pub iterations: u64,
     /// What it costs so far, in dollars; nothing if nobody knows.
@@ -74,8 +77,8 @@ pub struct SessionDocument {
 }
 
 impl SessionDocument {
-    /// Of a record.
-    pub fn of(session: &Session) -> Self {
+    /// Of a record, and how the session is doing.
+    pub fn of(session: &Session, status: &str) -> Self {
         let info = &session.info;
         Self {
             id: session.id.to_string(),
@@ -87,6 +90,7 @@ impl SessionDocument {
             started_at: session.started_at,
             seen_at: info.seen_at,
             ended_at: info.ended_at,
+            status: status.to_owned(),
             iterations: info.iteration,
             cost_usd: info.cost as f64 / 1e6,
             imported: info.imported,

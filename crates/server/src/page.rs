@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
+use stepback_store::port::Cursor as Place;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::problem::Problem;
@@ -45,16 +46,37 @@ impl Paging {
     /// The position that the cursor stands for. It belongs to the list whose question is `about`, and to no other.
     pub fn position(&self, about: &impl Hash) -> Result<Option<u64>, Problem> {
         let Some(text) = &self.after else { return Ok(None) };
-        let wrong = || {
-            Problem::usage("the cursor does not belong to this list")
-                .hint("use next_cursor of the page before, with the same filters")
-        };
-        let (position, mark) = text.split_once('.').ok_or_else(wrong)?;
-        let position = u64::from_str_radix(position, 36).map_err(|_| wrong())?;
+        let (position, mark) = text.split_once('.').ok_or_else(foreign)?;
+        let position = u64::from_str_radix(position, 36).map_err(|_| foreign())?;
         (cursor(position, about) == format!("{}.{mark}", in_base_36(position)))
             .then_some(Some(position))
-            .ok_or_else(wrong)
+            .ok_or_else(foreign)
     }
+}
+
+impl Paging {
+    /// The place in an order of steps that the cursor stands for.
+    pub fn place(&self, about: &impl Hash) -> Result<Option<Place>, Problem> {
+        let Some(text) = &self.after else { return Ok(None) };
+        let place = text.rsplit_once('.').and_then(|(place, _)| place.replace('~', "-").parse().ok());
+        match place.filter(|place| place_cursor(*place, about) == *text) {
+            Some(place) => Ok(Some(place)),
+            None => Err(foreign()),
+        }
+    }
+}
+
+/// A cursor to go on behind a place in an order of steps.
+pub fn place_cursor(place: Place, about: &impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    (about, place.value, place.position).hash(&mut hasher);
+    // A minus sign at the beginning looks like an option to whoever passes it on.
+    format!("{}.{}", place.to_string().replace('-', "~"), in_base_36(hasher.finish()))
+}
+
+fn foreign() -> Problem {
+    Problem::usage("the cursor does not belong to this list")
+        .hint("use next_cursor of the page before, with the same filters")
 }
 
 /// A cursor to go on behind `position`.

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use stepback_engine::EngineError;
 use stepback_engine::advice::{self, Kind};
+use stepback_engine::bundle::BundleError;
 use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
 use stepback_store::StoreError;
@@ -72,6 +73,13 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "nothing", format!("there is no {what} {shown}"))
     }
 
+    /// A word that is none of those that can stand there.
+    pub fn unknown_word(what: &str, word: &str, known: &[&str]) -> Self {
+        let shown: String = word.chars().filter(|c| !c.is_control()).take(80).collect();
+        Self::usage(format!("{what}: there is no \"{shown}\""))
+            .hint(format!("there are {}", known.join(", ")))
+    }
+
     /// The request does not make sense.
     pub fn usage(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "usage", detail)
@@ -95,6 +103,15 @@ impl Problem {
     /// A failure of a kind, and what to do.
     fn of(kind: Kind, detail: String, hint: Option<&str>) -> Self {
         let status = match kind {
+            _ if matches!(
+                error,
+                EngineError::Bundle(
+                    BundleError::Damaged(_) | BundleError::Senseless(_) | BundleError::Newer { .. }
+                )
+            ) =>
+            {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Kind::Usage => StatusCode::BAD_REQUEST,
             Kind::Point | Kind::Nothing => StatusCode::NOT_FOUND,
             Kind::Partial | Kind::Refused => StatusCode::CONFLICT,

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::Env;
@@ -29,31 +30,28 @@ struct Inner {
     plans: Plans,
     stage: Option<Stage>,
     running: Running,
+    /// Whether somebody is telling the store about steps that it cannot find yet.
+    indexing: AtomicBool,
 }
 
-impl Inner {
-    fn engine(&self) -> Engine<'_> {
-        Engine {
-            store: self.store,
-            env: &*self.env,
-            budget: Budget::default(),
-            threads: self.threads,
-            progress: None,
-        }
-    }
-}
+/// Steps that are told at a time in the background: others who search meanwhile wait no longer than that takes.
+const INDEXED_AT_ONCE: u64 = 2000;
 
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        let (plans, running) = (Plans::default(), Running::default());
-        Self { inner: Arc::new(Inner { store, env, threads, plans, stage: None, running }) }
+        Self::built(store, env, threads, None)
     }
 
     /// Over a store, on a machine where sessions can be done again.
     pub fn with_stage(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Stage) -> Self {
+        Self::built(store, env, threads, Some(stage))
+    }
+
+    fn built(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Option<Stage>) -> Self {
         let (plans, running) = (Plans::default(), Running::default());
-        Self { inner: Arc::new(Inner { store, env, threads, plans, stage: Some(stage), running }) }
+        let indexing = AtomicBool::new(false);
+        Self { inner: Arc::new(Inner { store, env, threads, plans, stage, running, indexing }) }
     }
 
     /// What reruns need, where they can run.
@@ -84,6 +82,22 @@ impl Work {
         &self.inner.plans
     }
 
+    /// Goes on telling the store about steps that it cannot find yet, until it knows all. One at a time does so.
+    pub(crate) fn index_in_background(&self) {
+        let inner = self.inner.clone();
+        if inner.indexing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tokio::task::spawn_blocking(move || {
+            let engine = inner.engine();
+            // What fails now is tried again by the next search, which says why.
+            while let Ok((_, false)) = engine.bring_index_forward(INDEXED_AT_ONCE) {
+                std::thread::yield_now();
+            }
+            inner.indexing.store(false, Ordering::Release);
+        });
+    }
+
     /// Does some work with the engine on a thread where it may wait.
     pub async fn run<T: Send + 'static>(
         &self,
@@ -94,6 +108,18 @@ impl Work {
         match done.await {
             Ok(done) => done,
             Err(_) => Err(Problem::internal("the work on this request ended unexpectedly")),
+        }
+    }
+}
+
+impl Inner {
+    fn engine(&self) -> Engine<'_> {
+        Engine {
+            store: self.store,
+            env: &*self.env,
+            budget: Budget::default(),
+            threads: self.threads,
+            progress: None,
         }
     }
 }

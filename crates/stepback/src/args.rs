@@ -8,6 +8,7 @@ pub mod carry;
 pub mod find;
 pub mod live;
 pub mod play;
+pub mod share;
 pub mod store;
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
@@ -17,6 +18,9 @@ pub struct Arguments {
     /// Work as if started in DIR
     #[arg(short = 'C', value_name = "DIR", global = true)]
     pub directory: Option<PathBuf>,
+    /// Work with this workspace of the store, wherever its directory is: the beginning of its id
+    #[arg(long, value_name = "ID", global = true, conflicts_with = "directory")]
+    pub workspace: Option<String>,
     /// Keep everything in DIR or postgres://… [default: $STEPBACK_HOME, else the user's data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub store: Option<PathBuf>,
@@ -202,17 +206,12 @@ pub enum Command {
         after_help = "Examples:\n  stepback sessions\n  stepback sessions --agent claude --since yesterday --json"
     )]
     Sessions(live::Sessions),
-    /// Take in conversations that agents recorded themselves
-    #[command(
-        after_help = "Examples:\n  stepback import ~/.claude/projects\n  stepback import rollout.jsonl --agent codex"
-    )]
-    Import {
-        /// A transcript, or a directory to look through
-        path: PathBuf,
-        /// The agent that wrote it [default: found out]
-        #[arg(long, value_name = "NAME")]
-        agent: Option<String>,
-    },
+    /// Write sessions to a file, for other programs to read or for another store to take in
+    #[command(after_help = share::EXPORT)]
+    Export(share::Export),
+    /// Take in a bundle of another store, or conversations that agents recorded themselves
+    #[command(after_help = share::IMPORT)]
+    Import(share::Import),
     /// Stop live agents when something happens
     #[command(subcommand)]
     Breakpoint(live::Breakpoint),

@@ -29,6 +29,7 @@ mod rewind;
 mod run;
 mod serve;
 mod sessions;
+mod share;
 mod status;
 mod store;
 mod upkeep;
@@ -87,9 +88,10 @@ pub fn run(arguments: Arguments) -> Answer {
             Err(Failure::new(Kind::Usage, format!("cannot run the hook of {agent} with these arguments")))
         }
         Command::Sessions(wanted) => sessions::list(&known("")?, wanted),
-        Command::Import { path, agent } => {
-            let context = Context::open(&arguments, Make::Yes, "")?;
-            agents::import(&context, path, agent.as_deref())
+        Command::Export(wanted) => share::export(&known("objects written")?, wanted),
+        Command::Import(wanted) => {
+            let context = Context::open(&arguments, Make::Yes, "objects looked at")?;
+            agents::import(&context, &wanted.path, wanted.agent.as_deref())
         }
         Command::Breakpoint(command) => {
             control::breakpoint(&Context::open(&arguments, Make::Yes, "")?, command)

@@ -1,5 +1,6 @@
 //! What every command starts from: which store, which workspace, what time it is.
 
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
@@ -26,6 +27,8 @@ pub struct Context {
     env: Box<dyn Env>,
     progress: Progress,
     allow_broad: bool,
+    /// The workspace that was named, if it is not to be found out.
+    named: Option<PathBuf>,
 }
 
 /// Whether a command may make a store that is not there.
@@ -55,7 +58,9 @@ impl Context {
         }
         let place = Place::find(arguments.store.as_deref())?;
         let store = place.open(make)?;
+        let named = arguments.workspace.as_deref().map(|id| root_named(store, id)).transpose()?;
         Ok(Self {
+            named,
             directory,
             json: arguments.json,
             place,
@@ -101,7 +106,10 @@ impl Context {
 
     /// The root: the nearest known workspace here or above, else the repository we are in, else the directory itself.
     fn root(&self) -> Result<PathBuf, Failure> {
-        self.root_of(&self.directory)
+        match &self.named {
+            Some(root) => Ok(root.clone()),
+            None => self.root_of(&self.directory),
+        }
     }
 
     /// The root of the workspace that `directory` is in, known or not.
@@ -195,6 +203,22 @@ impl Context {
     /// The store, for numbers about it.
     pub fn store(&self) -> &'static dyn Store {
         self.store
+    }
+}
+
+/// The root of the workspace whose id begins with `id`.
+fn root_named(store: &dyn Store, id: &str) -> Result<PathBuf, Failure> {
+    let all = store.workspaces()?;
+    let wanted = id.to_ascii_lowercase();
+    let mut found = all.iter().filter(|known| known.id.to_string().starts_with(&wanted));
+    match (found.next(), found.next()) {
+        (Some(known), None) => Ok(PathBuf::from(std::ffi::OsString::from_vec(known.root.clone()))),
+        (None, _) => Err(Failure::new(Kind::Nothing, format!("no workspace of this store begins with {id}"))
+            .hint("\"stepback sessions --all-workspaces\" says which there are")),
+        (Some(_), Some(_)) => {
+            Err(Failure::new(Kind::Usage, format!("more than one workspace begins with {id}"))
+                .hint("write more of its id"))
+        }
     }
 }
 

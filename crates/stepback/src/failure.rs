@@ -30,6 +30,12 @@ impl Failure {
         self
     }
 
+    /// Says first what it is about.
+    pub fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// What went wrong.
     pub fn message(&self) -> &str {
         &self.message

@@ -257,7 +257,7 @@ fn copy_log(
 }
 
 /// What appends a step as it is by now, but for whether it is hidden.
-fn appended(stored: &StoredCheckpoint) -> Mutation {
+pub fn appended(stored: &StoredCheckpoint) -> Mutation {
     let checkpoint = &stored.checkpoint;
     Mutation::AppendStep {
         step: checkpoint.step.clone(),
@@ -267,7 +267,7 @@ fn appended(stored: &StoredCheckpoint) -> Mutation {
 }
 
 /// What hides and purges a step as it is by now.
-fn hidden(stored: &StoredCheckpoint) -> Vec<Mutation> {
+pub fn hidden(stored: &StoredCheckpoint) -> Vec<Mutation> {
     let steps = vec![stored.checkpoint.step.id];
     let by = stored.checkpoint.hidden_by;
     let hide = |by| Mutation::SetHidden { steps: steps.clone(), by };

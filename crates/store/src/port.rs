@@ -16,7 +16,7 @@ use stepback_model::record::{
 };
 
 use crate::error::StoreError;
-pub use crate::query::{By, Cursor, Page, Placed, Query, Tally};
+pub use crate::query::{By, COUNTED, Cursor, ORDERS, Page, Placed, Query, Tally};
 pub use crate::search::{Document, Found, Hit, Search};
 
 /// Name of the vault inside a store's local directory: immutable git files, kept by hard link.

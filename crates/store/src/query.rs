@@ -57,6 +57,8 @@ pub struct Query {
     pub from: Option<Cursor>,
     /// At most so many.
     pub limit: Option<u64>,
+    /// Count all of them, also beyond [`COUNTED`].
+    pub count_all: bool,
 }
 
 /// What steps are ordered by. Those that are equal in it are in order of their commits.
@@ -70,6 +72,19 @@ pub enum By {
     /// How long they took; those of which it is not known count as shorter than any other.
     Duration,
 }
+
+/// Orders by their names: what steps are ordered by, and whether the oldest (or shortest) comes first.
+pub const ORDERS: [(&str, By, bool); 6] = [
+    ("newest", By::Commit, false),
+    ("oldest", By::Commit, true),
+    ("latest", By::Time, false),
+    ("earliest", By::Time, true),
+    ("longest", By::Duration, false),
+    ("shortest", By::Duration, true),
+];
+
+/// A store need not count further: to count a million steps takes longer than to show a page of them.
+pub const COUNTED: u64 = 10_000;
 
 /// A place in a list of steps, at which it can be gone on with. It stays where it is when steps are added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -127,6 +142,8 @@ pub struct Page {
     pub steps: Vec<Placed>,
     /// How many there are in all, before the cursor and beyond the limit.
     pub total: u64,
+    /// Whether there are so many at least, and nobody counted further.
+    pub at_least: bool,
     /// Where to go on, if there are more.
     pub next: Option<Cursor>,
 }

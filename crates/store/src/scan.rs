@@ -57,7 +57,7 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
         workspace,
         stored: stored.clone(),
     };
-    Page { steps: found.into_iter().map(placed).collect(), total, next }
+    Page { steps: found.into_iter().map(placed).collect(), total, at_least: false, next }
 }
 
 /// How many steps of each agent and kind a workspace has.

@@ -65,6 +65,8 @@ pub struct Found {
     pub hits: Vec<Hit>,
     /// How many steps fit in all.
     pub total: u64,
+    /// Whether there are so many at least, and nobody counted further.
+    pub at_least: bool,
     /// How many to leave out to go on, if there are more.
     pub next: Option<u64>,
 }

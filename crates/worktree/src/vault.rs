@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, BufRead};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -98,6 +98,60 @@ impl Vault {
     pub fn has(&self, key: &OsStr, size: u64) -> bool {
         rustix::fs::statat(&self.dir, key, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| stat.st_size as u64 == size)
+    }
+
+    /// Opens a file that is kept, after looking whether it is what it was.
+    pub fn open_sound(&self, key: &[u8]) -> io::Result<File> {
+        let file = self.open_file(key)?;
+        stepback_store::verify_git_file(&self.path.join(OsStr::from_bytes(key))).map_err(io::Error::other)?;
+        Ok(file)
+    }
+
+    fn open_file(&self, key: &[u8]) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(rustix::fs::openat(&self.dir, OsStr::from_bytes(key), flags, Mode::empty())?))
+    }
+
+    /// Whether `key` is kept with the bytes that the file at `path` has; `None` if it is not kept.
+    pub fn holds_same(&self, key: &[u8], path: &Path) -> io::Result<Option<bool>> {
+        let kept = match self.open_file(key) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            kept => kept?,
+        };
+        let given = File::open(path)?;
+        if kept.metadata()?.len() != given.metadata()?.len() {
+            return Ok(Some(false));
+        }
+        let (mut kept, mut given) = (io::BufReader::new(kept), io::BufReader::new(given));
+        loop {
+            let (a, b) = (kept.fill_buf()?, given.fill_buf()?);
+            let count = a.len().min(b.len());
+            if a[..count] != b[..count] {
+                return Ok(Some(false));
+            }
+            if count == 0 {
+                return Ok(Some(true));
+            }
+            kept.consume(count);
+            given.consume(count);
+        }
+    }
+
+    /// Keeps a durable file of this file system as `key`, unless somebody was faster.
+    pub fn take_in(&self, path: &Path, key: &[u8]) -> io::Result<()> {
+        faults::point()?;
+        match rustix::fs::linkat(rustix::fs::CWD, path, &self.dir, OsStr::from_bytes(key), AtFlags::empty()) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            // A file system without links.
+            Err(_) => {
+                let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let dir = rustix::fs::open(dir, flags, Mode::empty())?;
+                self.copy_in(dir.as_fd(), name, OsStr::from_bytes(key))?;
+            }
+        }
+        self.changed.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     fn copy_in(&self, dir: BorrowedFd<'_>, name: &OsStr, key: &OsStr) -> rustix::io::Result<()> {

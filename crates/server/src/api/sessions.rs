@@ -1,9 +1,16 @@
 //! Recorded runs of agents.
 
+use std::collections::HashSet;
+
 use axum::extract::State;
 use serde::Deserialize;
+use stepback_engine::Engine;
+use stepback_engine::session::{STATUSES, seen, status};
+use stepback_model::ids::SessionId;
+use stepback_model::record::Session;
 use utoipa::IntoParams;
 
+use super::find;
 use crate::documents::SessionDocument;
 use crate::extract::{Json, Path, Query};
 use crate::page::{self, Page, Paging};
@@ -18,6 +25,12 @@ pub struct Wanted {
     pub workspace: Option<String>,
     /// Only those of this agent.
     pub agent: Option<String>,
+    /// Only those that are `active`, `idle` (nothing was heard for an hour), `stopped` (at a breakpoint) or `ended`.
+    pub status: Option<String>,
+    /// Only those that did something since then: `2 hours ago`, `2026-01-23`.
+    pub since: Option<String>,
+    /// Only those that began before then.
+    pub until: Option<String>,
 }
 
 /// Sessions, the one that did something last first.
@@ -29,28 +42,48 @@ pub async fn list(
     Query(wanted): Query<Wanted>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<SessionDocument>>, Problem> {
-    let about = ("sessions", wanted.workspace.clone(), wanted.agent.clone());
+    let about = ("sessions", format!("{wanted:?}"));
     let (limit, before) = (paging.limit()?, paging.position(&about)?);
     work.run(move |engine| {
+        let now = engine.env.now();
+        let since = find::moment("since", wanted.since.as_deref(), now)?;
+        let until = find::moment("until", wanted.until.as_deref(), now)?;
+        if let Some(status) = wanted.status.as_deref().filter(|status| !STATUSES.contains(status)) {
+            return Err(Problem::unknown_word("status", status, &STATUSES));
+        }
         let mut sessions = engine.all_sessions()?;
         if let Some(id) = &wanted.workspace {
             let workspace = work::workspace(engine, id)?.record.id;
             sessions.retain(|session| session.workspace == workspace);
         }
-        if let Some(agent) = &wanted.agent {
-            sessions.retain(|session| session.agent == *agent);
-        }
+        sessions.retain(|session| {
+            wanted.agent.as_ref().is_none_or(|agent| session.agent == *agent)
+                && since.is_none_or(|since| seen(session) >= since)
+                && until.is_none_or(|until| session.started_at <= until)
+        });
         // Two sessions of the same microsecond are told apart by nothing that a cursor could hold; it has not been seen.
-        let seen = |session: &stepback_model::record::Session| {
-            let at = session.info.seen_at.unwrap_or(session.started_at).as_micros();
-            u64::try_from(at).unwrap_or_default()
-        };
-        sessions.sort_by_key(|session| (std::cmp::Reverse(seen(session)), session.id));
-        sessions.retain(|session| before.is_none_or(|before| seen(session) < before));
+        let place = |session: &Session| u64::try_from(seen(session).as_micros()).unwrap_or_default();
+        sessions.sort_by_key(|session| (std::cmp::Reverse(place(session)), session.id));
+        sessions.retain(|session| before.is_none_or(|before| place(session) < before));
+        let stopped = stopped(engine)?;
+        let status_of = |session: &Session| status(session, stopped.contains(&session.id), now);
+        if let Some(wanted) = &wanted.status {
+            sessions.retain(|session| status_of(session) == wanted);
+        }
         sessions.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
-        Ok(Json(page::page(sessions, limit, &about, seen, SessionDocument::of)))
+        let document = |session: &Session| SessionDocument::of(session, status_of(session));
+        Ok(Json(page::page(sessions, limit, &about, place, document)))
     })
     .await
+}
+
+/// Sessions that wait at a breakpoint.
+fn stopped(engine: &Engine<'_>) -> Result<HashSet<SessionId>, Problem> {
+    let mut stopped = HashSet::new();
+    for workspace in engine.every_workspace()? {
+        stopped.extend(workspace.control()?.stops()?.into_iter().map(|stop| stop.session));
+    }
+    Ok(stopped)
 }
 
 /// One session, by its id, the agent's id of it, or the beginning of either.
@@ -58,5 +91,10 @@ pub async fn list(
     params(("session" = String, Path, description = "Its id, the agent's id of it, or the beginning of either")),
     responses((status = 200, body = SessionDocument), (status = "default", body = Problem)))]
 pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<SessionDocument>, Problem> {
-    work.run(move |engine| Ok(Json(SessionDocument::of(&work::session(engine, &id)?.1)))).await
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let is_stopped = workspace.control()?.stops()?.iter().any(|stop| stop.session == session.id);
+        Ok(Json(SessionDocument::of(&session, status(&session, is_stopped, engine.env.now()))))
+    })
+    .await
 }

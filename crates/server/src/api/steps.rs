@@ -32,7 +32,7 @@ pub struct Wanted {
     pub oldest_first: bool,
 }
 
-fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
+pub(super) fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
     let words = text.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| {

@@ -35,8 +35,19 @@ pub struct StatisticsDocument {
     pub sessions: BTreeMap<String, u64>,
     /// Steps, by kind.
     pub steps: BTreeMap<String, u64>,
+    /// What each agent did; `person` is whoever gave commands.
+    pub agents: BTreeMap<String, AgentStatisticsDocument>,
     /// What the sessions cost, in dollars, as far as it is known.
     pub cost_usd: f64,
+}
+
+/// What an agent did, in numbers.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct AgentStatisticsDocument {
+    /// Its steps, by kind.
+    pub steps: BTreeMap<String, u64>,
+    /// How many of them went wrong.
+    pub failed: u64,
 }
 
 /// What the store holds.
@@ -62,12 +73,20 @@ pub async fn statistics(State(work): State<Work>) -> Result<Json<StatisticsDocum
                     cost = cost.saturating_add(session.info.cost);
                 }
             }
-            for stored in engine.store.steps(workspace.id, &Steps::default())? {
-                let checkpoint = &stored.checkpoint;
-                *found.steps.entry(checkpoint.step.kind.as_str().to_owned()).or_default() += 1;
-                found.checkpoints +=
-                    u64::from(checkpoint.trigger.is_some() && checkpoint.hidden_by.is_none());
+            for tally in engine.store.tally(workspace.id)? {
+                *found.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;
+                let agent = found.agents.entry(tally.agent).or_default();
+                *agent.steps.entry(tally.kind.as_str().to_owned()).or_default() += tally.steps;
+                agent.failed += tally.failed;
             }
+            let visible = Steps {
+                checkpoint: Some(true),
+                hidden: Some(false),
+                limit: Some(0),
+                count_all: true,
+                ..Steps::default()
+            };
+            found.checkpoints += engine.store.find(Some(workspace.id), &visible)?.total;
         }
         found.cost_usd = cost as f64 / 1e6;
         Ok(Json(found))

@@ -4,8 +4,10 @@
 
 mod basics;
 mod description;
+mod find;
 mod live;
 mod past;
 mod plans;
 mod running;
+mod share;
 mod support;

@@ -215,12 +215,20 @@ impl Place {
     }
 
     pub fn send_bare(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
+        self.exchange(method, target, &format!("content-length: {}\r\n{headers}", body.len()), body)
+    }
+
+    /// Sends only the head of a request with the token, which says itself how long the body is.
+    pub fn send_head(&self, method: &str, target: &str, headers: &str) -> Reply {
+        let token = self.server.token().text();
+        self.exchange(method, target, &format!("authorization: Bearer {token}\r\n{headers}"), b"")
+    }
+
+    fn exchange(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(self.server.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let length = body.len();
-        let head = format!(
-            "{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
-        );
+        let head =
+            format!("{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n{headers}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         // A server that refuses a body need not read it.
         let _ = stream.write_all(body);

@@ -1,6 +1,7 @@
 //! The words of commands that find steps: search, query and bisect.
 
 use clap::{Args, ValueEnum};
+use stepback_store::port::{By, ORDERS};
 
 /// Examples of `search`.
 pub const SEARCH: &str = "\
@@ -138,6 +139,16 @@ pub enum Order {
     Longest,
     /// Took least
     Shortest,
+}
+
+impl Order {
+    /// What steps are ordered by, and whether the oldest or shortest comes first.
+    pub fn meaning(self) -> (By, bool) {
+        let name = self.to_possible_value();
+        let known =
+            ORDERS.iter().find(|(known, _, _)| name.as_ref().is_some_and(|name| name.get_name() == *known));
+        known.map_or((By::Commit, false), |(_, by, oldest_first)| (*by, *oldest_first))
+    }
 }
 
 /// Searching.

@@ -22,6 +22,9 @@ pub struct Sessions {
     /// Only sessions that did something since then: "2 hours ago", 2026-01-23
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
+    /// Those of every workspace in the store
+    #[arg(long, conflicts_with = "workspace")]
+    pub all_workspaces: bool,
 }
 
 /// Putting hooks into agents.

@@ -7,6 +7,7 @@ use stepback_agents::install::{self, Direction, Place, Plan, Scope};
 use stepback_agents::transcript::{self, Cursor};
 use stepback_agents::{Agent, import};
 
+use super::share::Found;
 use super::{Answer, DONE};
 use crate::args::live::Init;
 use crate::context::{self, Context};
@@ -129,6 +130,16 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> Answer {
         return Err(Failure::new(Kind::System, format!("{} does not exist", path.display())));
     }
     let agent = agent.map(agent_named).transpose()?;
+    match super::share::look(&path)? {
+        Found::Bundle(file) => return super::share::import(context, &path, file),
+        Found::Lines => {
+            let what = format!("{} was exported as lines of JSON, which are for reading", path.display());
+            return Err(Failure::new(Kind::Usage, what).hint(
+                "a bundle can be imported: \"stepback export SESSION -o FILE\" where it was recorded",
+            ));
+        }
+        Found::Other => {}
+    }
     let found = transcript::found_at(&path, agent);
     if found.is_empty() {
         return Err(Failure::new(

@@ -10,10 +10,10 @@ use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 use stepback_model::search::{Pattern, PatternError, Snippet};
 use stepback_model::when;
-use stepback_store::port::{By, Query, Search, StoredCheckpoint};
+use stepback_store::port::{Query, Search, StoredCheckpoint};
 
 use super::{Answer, DONE, sessions, view};
-use crate::args::find::{self as args, Among, Order};
+use crate::args::find::{self as args, Among};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
@@ -38,7 +38,7 @@ pub fn search(context: &Context, arguments: &args::Search) -> Answer {
     }
     let Some(pattern) = pattern else {
         if context.json {
-            output::document(&json!({ "items": [], "total": 0, "next": null }));
+            output::document(&json!({ "items": [], "total": 0, "total_is_exact": true, "next": null }));
         }
         return DONE;
     };
@@ -60,7 +60,10 @@ pub fn search(context: &Context, arguments: &args::Search) -> Answer {
             value["snippets"] = json!(hit.snippets);
             items.push(value);
         }
-        output::document(&json!({ "items": items, "total": found.total, "next": found.next }));
+        let (total, exact) = (found.total, !found.at_least);
+        output::document(
+            &json!({ "items": items, "total": total, "total_is_exact": exact, "next": found.next }),
+        );
         return DONE;
     }
     let paint = Paint::stdout();
@@ -82,7 +85,7 @@ pub fn search(context: &Context, arguments: &args::Search) -> Answer {
                 Some(next) => format!("; --skip {next} shows the next ones"),
                 None => String::new(),
             };
-            let all = output::count(found.total, "step");
+            let all = counted(found.total, found.at_least);
             output::say_for_people(context.json, &format!("{shown} of {all}{more}."));
             go_there(context, &first.stored, workspace.is_some());
         }
@@ -105,14 +108,13 @@ pub fn query(context: &Context, arguments: &args::Query) -> Answer {
         Some(text) => Some(text.parse().map_err(|why| usage("--cursor", why))?),
         None => None,
     };
-    let (by, oldest_first) = match arguments.order {
-        Order::Newest => (By::Commit, false),
-        Order::Oldest => (By::Commit, true),
-        Order::Latest => (By::Time, false),
-        Order::Earliest => (By::Time, true),
-        Order::Longest => (By::Duration, false),
-        Order::Shortest => (By::Duration, true),
+    let min_duration = match &arguments.min_duration {
+        Some(text) => Some(when::span_micros(text).ok_or_else(|| {
+            usage(&format!("--min-duration {text}"), "this is no span of time").hint("500ms, 30s, 2m, 1h")
+        })?),
+        None => None,
     };
+    let (by, oldest_first) = arguments.order.meaning();
     let query = Query {
         worker: arguments.worker.clone(),
         tool: arguments.tool.clone(),
@@ -122,11 +124,12 @@ pub fn query(context: &Context, arguments: &args::Query) -> Answer {
         checkpoint: arguments.checkpoints.then_some(true),
         label: arguments.label.clone(),
         tag: arguments.tag.clone(),
-        min_duration: arguments.min_duration.as_deref().map(micros).transpose()?,
+        min_duration,
         by,
         oldest_first,
         from,
         limit: Some(if arguments.count { 0 } else { arguments.limit }),
+        count_all: arguments.count,
         ..among
     };
     let page = context.store().find(workspace, &query)?;
@@ -137,7 +140,10 @@ pub fn query(context: &Context, arguments: &args::Query) -> Answer {
             items.push(places.value(&engine, placed.workspace, &placed.stored)?);
         }
         let next = page.next.map(|cursor| cursor.to_string());
-        output::document(&json!({ "items": items, "total": page.total, "next": next }));
+        let exact = !page.at_least;
+        output::document(
+            &json!({ "items": items, "total": page.total, "total_is_exact": exact, "next": next }),
+        );
         return DONE;
     }
     if arguments.count {
@@ -151,9 +157,15 @@ pub fn query(context: &Context, arguments: &args::Query) -> Answer {
         Some(next) => format!("; --cursor {next} shows the next ones"),
         None => String::new(),
     };
-    let (shown, all) = (page.steps.len(), output::count(page.total, "step"));
+    let (shown, all) = (page.steps.len(), counted(page.total, page.at_least));
     output::say_for_people(context.json, &format!("{shown} of {all}{more}."));
     DONE
+}
+
+/// How many steps there are, or at least.
+fn counted(total: u64, at_least: bool) -> String {
+    let steps = output::count(total, "step");
+    if at_least { format!("at least {steps}") } else { steps }
 }
 
 fn not_understood(error: PatternError) -> Failure {
@@ -203,24 +215,6 @@ fn steps_of(
         None => None,
     };
     Ok((Some(workspace.record.id), query))
-}
-
-/// Microseconds: `500ms`, `30s`, `2m`, `1h`; a bare number is seconds.
-fn micros(text: &str) -> Result<u64, Failure> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim() {
-        "ms" => 1e3,
-        "" | "s" => 1e6,
-        "m" | "min" => 60e6,
-        "h" => 3600e6,
-        _ => f64::NAN,
-    };
-    match number.parse::<f64>().map(|number| number * factor) {
-        Ok(micros) if micros.is_finite() => Ok(micros as u64),
-        _ => Err(Failure::new(Kind::Usage, format!("--min-duration {text}: this is no span of time"))
-            .hint("500ms, 30s, 2m, 1h")),
-    }
 }
 
 /// Sessions and roots of workspaces, each looked up once.

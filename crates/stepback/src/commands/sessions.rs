@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stepback_engine::session::seen;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::SessionId;
+use stepback_model::path::display_bytes;
 use stepback_model::record::{Session, StepKind};
-use stepback_model::time::Timestamp;
 use stepback_model::when;
 use stepback_store::port::{Query, StoredCheckpoint};
 
@@ -17,8 +18,6 @@ use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
-/// After so long without a word, a session is not called active any more. In microseconds.
-const QUIET: i64 = 3_600_000_000;
 /// How often a watcher looks.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -105,7 +104,6 @@ fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, 
 /// `sessions`
 pub fn list(context: &Context, arguments: &Sessions) -> Answer {
     let engine = context.engine();
-    let workspace = context.workspace(&engine)?;
     let since = arguments
         .since
         .as_ref()
@@ -114,31 +112,44 @@ pub fn list(context: &Context, arguments: &Sessions) -> Answer {
                 .map_err(|error| Failure::new(Kind::Usage, format!("--since {text}: {error}")))
         })
         .transpose()?;
-    let mut sessions = workspace.agent_sessions()?;
-    sessions.retain(|session| {
-        arguments.agent.as_ref().is_none_or(|agent| session.agent == *agent)
-            && since.is_none_or(|since| seen(session) >= since)
-    });
-    let stops = workspace.control()?.stops()?;
-    let status = |session: &Session| match session.info.ended_at {
-        _ if stops.iter().any(|stop| stop.session == session.id) => "stopped",
-        Some(_) => "ended",
-        None if context.now().as_micros() - seen(session).as_micros() > QUIET => "idle",
-        None => "active",
+    let workspaces = match arguments.all_workspaces {
+        true => {
+            // What waits in other workspaces stays there: opening one finishes what was begun in it, which nobody asked for.
+            let _ = context.workspace(&engine);
+            engine.every_workspace()?
+        }
+        false => vec![context.workspace(&engine)?],
     };
+    let mut listed = Vec::new();
+    for workspace in &workspaces {
+        let stops = workspace.control()?.stops()?;
+        for session in workspace.agent_sessions()? {
+            let wanted = arguments.agent.as_ref().is_none_or(|agent| session.agent == *agent)
+                && since.is_none_or(|since| seen(&session) >= since);
+            if !wanted {
+                continue;
+            }
+            let is_stopped = stops.iter().any(|stop| stop.session == session.id);
+            let status = stepback_engine::session::status(&session, is_stopped, context.now());
+            listed.push((workspace, session, status));
+        }
+    }
+    listed.sort_by_key(|(_, session, _)| (std::cmp::Reverse(seen(session)), session.id));
     if context.json {
-        let items: Vec<Value> = sessions
+        let items: Vec<Value> = listed
             .iter()
-            .map(|session| {
-                let (steps, errors) = counts(&workspace, session.id)?;
+            .map(|(workspace, session, status)| {
+                let (steps, errors) = counts(workspace, session.id)?;
                 Ok(json!({
                     "id": session.id,
                     "agent": session.agent,
                     "agent_session": session.info.external,
+                    "workspace": workspace.record.id,
+                    "root": display_bytes(&workspace.record.root),
                     "started_at": session.started_at,
                     "seen_at": session.info.seen_at,
                     "ended_at": session.info.ended_at,
-                    "status": status(session),
+                    "status": status,
                     "title": session.info.title,
                     "model": session.info.model,
                     "directory": session.info.directory,
@@ -156,32 +167,36 @@ pub fn list(context: &Context, arguments: &Sessions) -> Answer {
     }
     let paint = Paint::stdout();
     let now = context.now();
-    for session in &sessions {
-        let (steps, errors) = counts(&workspace, session.id)?;
+    for (workspace, session, status) in &listed {
+        let (steps, errors) = counts(workspace, session.id)?;
         let errors = if errors > 0 {
             paint.bad(format!("  {}", output::count(errors, "error")))
         } else {
             String::new()
         };
+        let place = match arguments.all_workspaces {
+            true => paint.dim(format!(
+                "  {} {}",
+                workspace.record.id.short(),
+                display_bytes(&workspace.record.root)
+            )),
+            false => String::new(),
+        };
         output::line(format!(
-            "{}  {:<8}  {:>12}  {:<7}  {:>10}{errors}  {}",
+            "{}  {:<8}  {:>12}  {:<7}  {:>10}{errors}  {}{place}",
             paint.name(session.id.short()),
             session.agent,
             paint.dim(seen(session).ago(now)),
-            status(session),
+            status,
             output::count(steps, "step"),
             session.info.title.as_deref().unwrap_or_default()
         ));
     }
-    if sessions.is_empty() {
+    if listed.is_empty() {
         output::line("No sessions.");
         output::say(paint.dim("\"stepback init\" sets up the agents in use."));
     }
     DONE
-}
-
-fn seen(session: &Session) -> Timestamp {
-    session.info.seen_at.unwrap_or(session.started_at)
 }
 
 fn counts(workspace: &Workspace<'_>, session: SessionId) -> Result<(u64, u64), Failure> {

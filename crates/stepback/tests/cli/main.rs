@@ -31,6 +31,7 @@ mod runs;
 mod sandbox;
 mod search;
 mod serve;
+mod share;
 mod talk;
 mod transcripts;
 mod wire;

@@ -147,7 +147,7 @@ pub(super) fn page(
         }
     };
     let next = rows.last().filter(|_| more).map(|(place, _)| *place);
-    Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, next })
+    Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least: false, next })
 }
 
 fn rows(

@@ -274,7 +274,7 @@ impl Index {
             hits.push(Hit { workspace, stored, score, snippets });
         }
         let end = search.skip.saturating_add(search.limit);
-        Ok(Found { hits, total, next: (end < total && search.limit > 0).then_some(end) })
+        Ok(Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) })
     }
 
     /// Places and scores of the steps to show, and how many fit in all.

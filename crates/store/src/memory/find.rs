@@ -41,7 +41,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
     let end = search.skip.saturating_add(search.limit);
     let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let hits = hits.into_iter().skip(usize(search.skip)).take(usize(search.limit)).collect();
-    Found { hits, total, next: (end < total && search.limit > 0).then_some(end) }
+    Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }
 }
 
 /// How well steps fit a few phrases.

@@ -1,0 +1,106 @@
+//! What must be true of records that come from somebody else.
+
+use std::collections::HashSet;
+
+use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::record::{OpStatus, Session};
+
+use super::error::BundleError;
+use super::records::{Log, Moment, Reference, What};
+
+/// Names and texts of one line are not longer.
+const LONGEST: usize = 4096;
+
+/// Checks that records fit together: every id once, every name known, nothing that refers to what comes later.
+pub fn logs(logs: &[Log]) -> Result<(), BundleError> {
+    let mut seen = Seen::default();
+    let mut workspaces = HashSet::new();
+    for log in logs {
+        if !workspaces.insert(log.place.id) {
+            return Err(BundleError::senseless(format!("it holds workspace {} twice", log.place.id)));
+        }
+        if log.place.root.len() > LONGEST {
+            return Err(BundleError::senseless("the path of a workspace is too long"));
+        }
+        seen.log(log)?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Seen {
+    sessions: HashSet<SessionId>,
+    steps: HashSet<StepId>,
+    operations: HashSet<OpId>,
+}
+
+impl Seen {
+    fn log(&mut self, log: &Log) -> Result<(), BundleError> {
+        let wrong = |what: String| Err(BundleError::Senseless(what));
+        let mut here = HashSet::from([Session::id_of(log.place.id, Session::PERSON, "")]);
+        for session in &log.sessions {
+            if !self.sessions.insert(session.id) {
+                return wrong(format!("it holds session {} twice", session.id));
+            }
+            if session.workspace != log.place.id {
+                return wrong(format!("session {} is in another workspace", session.id));
+            }
+            let agent = session.agent.as_str();
+            if agent.is_empty() || agent == Session::PERSON || agent.len() > LONGEST {
+                return wrong(format!("session {} has no agent", session.id));
+            }
+            if !here.insert(session.id) {
+                return wrong(format!("session {} is the person's", session.id));
+            }
+        }
+        if log.sessions.is_empty() {
+            return wrong("a workspace in it has no session".into());
+        }
+        // A parent is an earlier step: no chain of steps can lead back to itself.
+        let mut steps = HashSet::new();
+        for moment in &log.steps {
+            let Moment { step, hidden_by, purged, .. } = moment;
+            if !here.contains(&step.session) {
+                return wrong(format!("step {} belongs to no session", step.id));
+            }
+            if step.parent.is_some_and(|parent| !steps.contains(&parent)) {
+                return wrong(format!("step {} grew from one that does not come before it", step.id));
+            }
+            if *purged && hidden_by.is_none() && moment.trigger.is_none() {
+                return wrong(format!("step {} was given up, and had nothing to give", step.id));
+            }
+            if !self.steps.insert(step.id) {
+                return wrong(format!("it holds step {} twice", step.id));
+            }
+            steps.insert(step.id);
+        }
+        for operation in &log.operations {
+            if !self.operations.insert(operation.id) {
+                return wrong(format!("it holds operation {} twice", operation.id));
+            }
+            if operation.workspace != log.place.id {
+                return wrong(format!("operation {} is in another workspace", operation.id));
+            }
+            if operation.status == OpStatus::Applying || operation.journal.is_some() {
+                return wrong(format!("operation {} is under way", operation.id));
+            }
+        }
+        log.references.iter().try_for_each(|reference| fits(reference, &steps))
+    }
+}
+
+fn fits(reference: &Reference, steps: &HashSet<StepId>) -> Result<(), BundleError> {
+    let Reference { what, name, step } = reference;
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+    if !steps.contains(step) {
+        return Err(BundleError::senseless(format!("\"{shown}\" names a step that is not there")));
+    }
+    let is_name = match what {
+        What::Head => name.is_empty(),
+        What::Branch | What::Present => crate::branch::is_name(name),
+    };
+    match is_name {
+        true => Ok(()),
+        false => Err(BundleError::senseless(format!("\"{shown}\" cannot be the name of a branch"))),
+    }
+}

@@ -1,0 +1,195 @@
+//! Which records belong to a session.
+//!
+//! Its steps; the steps of others that these grew from, back to one that has files; what stepback did about any of these, with
+//! the steps between which it went; branches that end at one of them. A step whose own origin is not needed begins anew: a
+//! session is given away without the history of everything before it.
+//!
+//! Steps of others are told as the person's. Those of another agent get an id of their own: the session they belong to may be
+//! given away some other day, and must then be in order.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::record::{Action, OpStatus, Operation, Session, Workspace};
+use stepback_model::state::State;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use super::records::{Log, Moment, Place, Reference, What, told};
+use crate::error::EngineError;
+use crate::workspace::Engine;
+
+/// The logs of `sessions`, one for each workspace.
+pub fn logs(engine: &Engine<'_>, sessions: &[Session]) -> Result<Vec<Log>, EngineError> {
+    let mut logs = Vec::new();
+    for workspace in engine.store.workspaces()? {
+        let mut here: Vec<&Session> = Vec::new();
+        for session in sessions.iter().filter(|session| session.workspace == workspace.id) {
+            if here.iter().all(|known| known.id != session.id) {
+                here.push(session);
+            }
+        }
+        if !here.is_empty() {
+            logs.push(log(engine, &workspace, &here)?);
+        }
+    }
+    Ok(logs)
+}
+
+fn log(engine: &Engine<'_>, workspace: &Workspace, sessions: &[&Session]) -> Result<Log, EngineError> {
+    if sessions.iter().any(|session| session.agent == Session::PERSON) {
+        return Err(EngineError::Input(
+            "what a person did belongs to no session of an agent, and is not given away by itself".into(),
+        ));
+    }
+    let person = Session::id_of(workspace.id, Session::PERSON, "");
+    let mut steps = Steps { engine, workspace, person, by_id: HashMap::new() };
+    for session in sessions {
+        let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
+        for stored in engine.store.steps(workspace.id, &query)? {
+            steps.by_id.insert(stored.checkpoint.step.id, stored);
+        }
+    }
+    let own: HashSet<StepId> = steps.by_id.keys().copied().collect();
+    for id in &own {
+        steps.origin_of(*id)?;
+    }
+    let operations = steps.operations(&own)?;
+    let by_id = steps.by_id;
+    // What each step is called outside.
+    let names: HashMap<StepId, StepId> = by_id
+        .values()
+        .map(|stored| {
+            let step = &stored.checkpoint.step;
+            let stays = own.contains(&step.id) || step.session == person;
+            (step.id, if stays { step.id } else { origin_id(step.id) })
+        })
+        .collect();
+    let mut moments: Vec<Moment> = by_id.values().map(Moment::of).collect();
+    moments.sort_by_key(|moment| moment.step.number);
+    for Moment { step, .. } in &mut moments {
+        if !own.contains(&step.id) {
+            step.session = person;
+        }
+        step.id = names.get(&step.id).copied().unwrap_or(step.id);
+        step.parent = step.parent.and_then(|parent| names.get(&parent).copied());
+    }
+    let given = |session: &&Session| Session { info: told(&session.info), ..(**session).clone() };
+    Ok(Log {
+        place: Place::of(workspace),
+        sessions: sessions.iter().map(given).collect(),
+        references: references(engine, workspace, &names, &moments)?,
+        steps: moments,
+        operations,
+    })
+}
+
+/// What a step of another session is called.
+pub fn origin_id(step: StepId) -> StepId {
+    let name = format!("origin {step}");
+    let mut id = [0; 16];
+    id.copy_from_slice(&Hash::of(ObjectKind::Blob, name.as_bytes()).as_bytes()[..16]);
+    StepId::from_bytes(id)
+}
+
+struct Steps<'e> {
+    engine: &'e Engine<'e>,
+    workspace: &'e Workspace,
+    person: SessionId,
+    by_id: HashMap<StepId, StoredCheckpoint>,
+}
+
+impl Steps<'_> {
+    /// Takes in the step that `id` grew from, and those before it until one has files.
+    fn origin_of(&mut self, id: StepId) -> Result<(), EngineError> {
+        let mut next = self.by_id.get(&id).and_then(|stored| stored.checkpoint.step.parent);
+        while let Some(id) = next {
+            if self.by_id.contains_key(&id) {
+                return Ok(());
+            }
+            let Some(stored) = self.engine.store.step(id)? else { return Ok(()) };
+            let ends = stored.checkpoint.trigger.is_some()
+                || stored.purged
+                || State::load(self.engine.store, stored.checkpoint.step.state)?.files.is_some();
+            next = stored.checkpoint.step.parent.filter(|_| !ends);
+            self.by_id.insert(id, stored);
+        }
+        Ok(())
+    }
+
+    /// What stepback did about these steps, oldest first, and takes in the steps between which it went.
+    fn operations(&mut self, own: &HashSet<StepId>) -> Result<Vec<Operation>, EngineError> {
+        let mut all = self.engine.store.operations(self.workspace.id)?;
+        all.reverse();
+        let mut taken: HashSet<OpId> = HashSet::new();
+        let mut operations = Vec::new();
+        for operation in all {
+            if operation.status == OpStatus::Applying {
+                continue;
+            }
+            let about = steps_of(&operation.action);
+            let again = match &operation.action {
+                Action::Undo { op, .. } | Action::Redo { op, .. } => taken.contains(op),
+                _ => false,
+            };
+            if !again && !about.iter().any(|step| own.contains(step)) {
+                continue;
+            }
+            if let Some(moved) = operation.action.moved() {
+                for step in [moved.before, moved.after, moved.onto] {
+                    let found = self.engine.store.step(step)?;
+                    if let Some(stored) = found.filter(|found| found.checkpoint.step.session == self.person) {
+                        self.by_id.insert(step, stored);
+                        self.origin_of(step)?;
+                    }
+                }
+            }
+            taken.insert(operation.id);
+            operations.push(operation);
+        }
+        Ok(operations)
+    }
+}
+
+/// The steps that an operation is about.
+fn steps_of(action: &Action) -> Vec<StepId> {
+    match action {
+        Action::CheckpointCreate { step }
+        | Action::CheckpointAnnotate { step, .. }
+        | Action::BranchCreate { step, .. }
+        | Action::BranchDelete { step, .. }
+        | Action::BranchRename { step, .. } => vec![*step],
+        Action::CheckpointDelete { steps } | Action::Prune { steps } => steps.clone(),
+        Action::ChangesClear { .. } => Vec::new(),
+        Action::Rewind { .. } | Action::Undo { .. } | Action::Redo { .. } => {
+            action.moved().map_or_else(Vec::new, |moved| vec![moved.before, moved.after, moved.onto])
+        }
+    }
+}
+
+fn references(
+    engine: &Engine<'_>,
+    workspace: &Workspace,
+    names: &HashMap<StepId, StepId>,
+    moments: &[Moment],
+) -> Result<Vec<Reference>, EngineError> {
+    let mut found: BTreeMap<(u8, String), Reference> = BTreeMap::new();
+    let head = engine.store.reference(&format!("head/{}", workspace.id))?;
+    // A session can be elsewhere than its workspace by now; then it ends where it ended.
+    let newest = || moments.iter().rfind(|moment| moment.trigger.is_some()).map(|moment| moment.step.id);
+    let stands = head.and_then(|head| names.get(&head).copied());
+    if let Some(step) = stands.or_else(newest) {
+        found.insert((0, String::new()), Reference { what: What::Head, name: String::new(), step });
+    }
+    for (at, what, prefix) in [(1, What::Branch, "branch"), (2, What::Present, "present")] {
+        let prefix = format!("{prefix}/{}/", workspace.id);
+        for (name, step) in engine.store.references(&prefix)? {
+            let name = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
+            let told = what == What::Branch || stands.is_some();
+            if let (true, Some(step)) = (told && !name.is_empty(), names.get(&step).copied()) {
+                found.insert((at, name.clone()), Reference { what, name, step });
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}

@@ -1,0 +1,148 @@
+//! The records of sessions as lines of JSON, for other programs to read.
+//!
+//! The same records as in a bundle, in the same order, but with what a bundle keeps as objects written out where it belongs: what
+//! went in and came out of a step, which files it changed, what was said. The files themselves are not in it.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write};
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+use stepback_model::conversation::Message;
+use stepback_model::hash::Hash;
+use stepback_model::ids::StepId;
+use stepback_model::json as stored_json;
+use stepback_model::record::Session;
+use stepback_model::state::State;
+
+use super::error::BundleError;
+use super::records::{Log, Moment, Record};
+use super::{Exported, gather};
+use crate::diff;
+use crate::error::EngineError;
+use crate::workspace::Engine;
+
+/// What the first line says it is.
+pub const FORMAT: &str = "stepback-jsonl";
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// Whether a file that begins with these bytes is one of ours.
+pub fn is_lines(start: &[u8]) -> bool {
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let first: Value = serde_json::from_slice(line).unwrap_or_default();
+    first["record"] == "export" && first["format"] == FORMAT
+}
+
+impl Engine<'_> {
+    /// Writes `sessions` as lines of JSON.
+    pub fn export_lines(&self, sessions: &[Session], out: impl Write) -> Result<Exported, EngineError> {
+        let _lock = self.keep_collector_out()?;
+        let mut exported = Exported { sessions: sessions.len() as u64, ..Exported::default() };
+        let mut lines = Lines { out: BufWriter::with_capacity(256 << 10, out), written: 0 };
+        let ids: Vec<String> = sessions.iter().map(|session| session.id.to_string()).collect();
+        lines.put(&json!({ "record": "export", "format": FORMAT, "version": VERSION, "sessions": ids }))?;
+        for log in gather::logs(self, sessions)? {
+            exported.steps += log.steps.len() as u64;
+            exported.operations += log.operations.len() as u64;
+            self.log_lines(&log, &mut lines)?;
+        }
+        let written = lines.written + 1;
+        lines.put(&json!({ "record": "end", "lines": written, "steps": exported.steps }))?;
+        lines.out.flush().map_err(BundleError::io("write the lines"))?;
+        Ok(exported)
+    }
+
+    fn log_lines(&self, log: &Log, lines: &mut Lines<impl Write>) -> Result<(), EngineError> {
+        let mut files = Files { engine: self, known: HashMap::new() };
+        for record in log.records() {
+            // Ids, times and texts always serialise.
+            let mut value = serde_json::to_value(&record).unwrap_or_default();
+            if let Record::Step(moment) = &record {
+                value["detail"] = self.detail(moment.step.facts.detail)?;
+                value["changes"] = files.changes(moment)?;
+                if let Some(progress) = self.progress {
+                    progress.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            lines.put(&value)?;
+        }
+        for session in &log.sessions {
+            self.messages(session, lines)?;
+        }
+        Ok(())
+    }
+
+    fn detail(&self, hash: Option<Hash>) -> Result<Value, EngineError> {
+        let Some(hash) = hash else { return Ok(Value::Null) };
+        stored_json::load(self.store, hash).map_err(|error| match error {
+            stored_json::JsonError::Object(error) => error.into(),
+            error => EngineError::Input(error.to_string()),
+        })
+    }
+
+    /// The conversation of a session, from its beginning. Only the hashes of it are in memory at once.
+    fn messages(&self, session: &Session, lines: &mut Lines<impl Write>) -> Result<(), EngineError> {
+        let mut chain = Vec::new();
+        let mut next = session.info.tip;
+        while let Some(hash) = next {
+            chain.push(hash);
+            next = Message::load(self.store, hash)?.previous;
+        }
+        for (index, hash) in chain.into_iter().rev().enumerate() {
+            let text = Message::load(self.store, hash)?.text;
+            let message = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            lines.put(&json!({
+                "record": "message", "session": session.id, "index": index + 1, "message": message,
+            }))?;
+        }
+        Ok(())
+    }
+}
+
+struct Lines<W: Write> {
+    out: BufWriter<W>,
+    written: u64,
+}
+
+impl<W: Write> Lines<W> {
+    fn put(&mut self, value: &Value) -> Result<(), BundleError> {
+        self.written += 1;
+        stepback_faults::point()
+            .and_then(|()| writeln!(self.out, "{value}"))
+            .map_err(BundleError::io("write the lines"))
+    }
+}
+
+/// The files of steps, as far as later ones are compared with them.
+struct Files<'e> {
+    engine: &'e Engine<'e>,
+    /// The tree of each step, its own or that of the step it grew from.
+    known: HashMap<StepId, Option<Hash>>,
+}
+
+impl Files<'_> {
+    /// Paths that a step changed; nothing for a step without files of its own, or without others to compare them with.
+    fn changes(&mut self, moment: &Moment) -> Result<Value, EngineError> {
+        let before = moment.step.parent.and_then(|parent| self.known.get(&parent).copied().flatten());
+        if moment.purged {
+            self.known.insert(moment.step.id, None);
+            return Ok(json!([]));
+        }
+        let state = State::load(self.engine.store, moment.step.state)?;
+        self.known.insert(moment.step.id, state.files.or(before));
+        let (Some(_), Some(before), Some(after)) = (moment.trigger, before, state.files) else {
+            return Ok(json!([]));
+        };
+        let [before, after] = [before, after].map(|files| State { files: Some(files), ..State::default() });
+        let changes = diff::visible(self.engine.store, &before, &after)?;
+        let shown = changes.iter().map(|change| {
+            json!({
+                "path": change.path.to_string(),
+                "change": change.kind().as_str(),
+                "from": change.from.as_ref().map(ToString::to_string),
+            })
+        });
+        Ok(shown.collect())
+    }
+}

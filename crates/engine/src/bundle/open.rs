@@ -1,0 +1,290 @@
+//! A bundle that was read to its end and found sound.
+//!
+//! What its objects are called follows from their bytes; what is left to check is that everything named is there, has the
+//! size that is said of it, and can be read. Memory grows with the number of objects and records, not with their size.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::list;
+use stepback_model::object::{ObjectError, ObjectSource};
+use stepback_model::tree::Content;
+
+use super::check;
+use super::error::BundleError;
+use super::frame::{self, Block, Reader};
+use super::records::{GitFile, Log, Record};
+use crate::reach::{Alive, Marker, Visitor};
+
+/// Blocks that are kept unpacked.
+const BLOCKS: usize = 8;
+
+/// Where an object is.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Where its block is.
+    pub block: u64,
+    start: u32,
+    length: u32,
+}
+
+/// A git file and where its parts are.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Its name and size.
+    pub file: GitFile,
+    blocks: Vec<u64>,
+}
+
+/// A sound bundle.
+#[derive(Debug)]
+pub struct Bundle {
+    source: Source,
+    /// Its records, by workspace.
+    pub(super) logs: Vec<Log>,
+    /// What its records need of its objects and git files; there may be more.
+    pub(super) needed: Alive,
+    /// Its git files.
+    pub(super) git_files: Vec<Parts>,
+}
+
+#[derive(Debug)]
+struct Source {
+    file: File,
+    index: HashMap<Hash, Placed>,
+    recent: RefCell<VecDeque<(u64, Rc<Vec<u8>>)>>,
+}
+
+impl Source {
+    fn block(&self, place: u64) -> Result<Rc<Vec<u8>>, BundleError> {
+        let mut recent = self.recent.borrow_mut();
+        if let Some((_, block)) = recent.iter().find(|(known, _)| *known == place) {
+            return Ok(block.clone());
+        }
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(place)).map_err(BundleError::io("read the bundle again"))?;
+        let block = Rc::new(frame::block_at(&mut BufReader::new(file), place)?);
+        recent.truncate(BLOCKS - 1);
+        recent.push_front((place, block.clone()));
+        Ok(block)
+    }
+}
+
+impl ObjectSource for Source {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        let placed = self.index.get(&hash).filter(|placed| placed.kind == kind);
+        let placed = placed.ok_or(ObjectError::Missing { kind, hash })?;
+        let block = self.block(placed.block).map_err(|error| ObjectError::Backend(Box::new(error)))?;
+        let start = placed.start as usize;
+        let bytes = block.get(start..start + placed.length as usize).unwrap_or_default().to_vec();
+        match Hash::of(kind, &bytes) == hash {
+            true => Ok(bytes),
+            false => Err(ObjectError::corrupt(kind, hash, "the bundle changed while it was read")),
+        }
+    }
+}
+
+impl Bundle {
+    pub(super) fn open(file: File, progress: Option<&AtomicU64>) -> Result<Self, BundleError> {
+        let mut contents = Contents::default();
+        let mut reader = Reader::new(BufReader::with_capacity(256 << 10, &file))?;
+        while let Some((place, kind, block)) = reader.next()? {
+            contents.take(place, kind, &block)?;
+            if let Some(progress) = progress {
+                progress.store(contents.index.len() as u64, Ordering::Relaxed);
+            }
+        }
+        let Contents { logs, index, git_files, unfinished, .. } = contents;
+        if unfinished.is_some() {
+            return Err(BundleError::senseless("a git file has fewer bytes than it says"));
+        }
+        if logs.is_empty() {
+            return Err(BundleError::senseless("it holds no session"));
+        }
+        check::logs(&logs)?;
+        let source = Source { file, index, recent: RefCell::default() };
+        let needed = reached(&source, &logs)?;
+        let names: HashSet<&[u8]> = git_files.iter().map(|parts| parts.file.name.as_bytes()).collect();
+        if names.len() != git_files.len() {
+            return Err(BundleError::senseless("it holds a git file twice"));
+        }
+        if let Some(name) = needed.vaulted.iter().find(|name| !names.contains(name.as_slice())) {
+            let name = String::from_utf8_lossy(name);
+            return Err(BundleError::senseless(format!("git file {name} is named and is not there")));
+        }
+        Ok(Self { source, logs, needed, git_files })
+    }
+
+    /// The objects that are needed, in the order in which they are in the file.
+    pub(super) fn objects(&self) -> Vec<(Hash, Placed)> {
+        let needed = |(hash, _): &(&Hash, &Placed)| self.needed.objects.contains(hash);
+        let mut objects: Vec<(Hash, Placed)> =
+            self.source.index.iter().filter(needed).map(|(hash, placed)| (*hash, *placed)).collect();
+        objects.sort_unstable_by_key(|(_, placed)| (placed.block, placed.start));
+        objects
+    }
+
+    /// The bytes of an object.
+    pub(super) fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        self.source.read(kind, hash)
+    }
+
+    /// The bytes of a git file, part by part.
+    pub(super) fn git_file(&self, parts: &Parts) -> impl Iterator<Item = Result<Rc<Vec<u8>>, BundleError>> {
+        parts.blocks.iter().map(|place| self.source.block(*place))
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Contents {
+    logs: Vec<Log>,
+    lines: u64,
+    index: HashMap<Hash, Placed>,
+    git_files: Vec<Parts>,
+    /// Bytes that the last git file still lacks.
+    unfinished: Option<u64>,
+}
+
+impl Contents {
+    fn take(&mut self, place: u64, kind: Block, block: &[u8]) -> Result<(), BundleError> {
+        let cut = || BundleError::senseless("a git file has fewer bytes than it says");
+        if self.unfinished.is_some() && kind != Block::Part {
+            return Err(cut());
+        }
+        match kind {
+            Block::Log => self.log(block),
+            Block::Objects => self.objects(place, block),
+            Block::GitFile => {
+                let file: GitFile = serde_json::from_slice(block)
+                    .map_err(|error| BundleError::senseless(format!("a git file: {error}")))?;
+                self.unfinished = Some(file.size).filter(|size| *size > 0);
+                self.git_files.push(Parts { file, blocks: Vec::new() });
+                Ok(())
+            }
+            Block::Part => {
+                let left = self.unfinished.and_then(|left| left.checked_sub(block.len() as u64));
+                let (Some(left), Some(parts)) = (left, self.git_files.last_mut()) else {
+                    return Err(BundleError::senseless("a git file has more bytes than it says"));
+                };
+                parts.blocks.push(place);
+                self.unfinished = Some(left).filter(|left| *left > 0);
+                Ok(())
+            }
+            Block::End => Ok(()),
+        }
+    }
+
+    fn objects(&mut self, place: u64, block: &[u8]) -> Result<(), BundleError> {
+        for (kind, start, length) in frame::objects(block)? {
+            let hash = Hash::of(kind, &block[start..start + length]);
+            // A block is smaller than 4 GiB.
+            let placed = Placed { kind, block: place, start: start as u32, length: length as u32 };
+            if self.index.insert(hash, placed).is_some() {
+                return Err(BundleError::senseless(format!("it holds {kind} {hash} twice")));
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, block: &[u8]) -> Result<(), BundleError> {
+        for line in block.split_inclusive(|byte| *byte == b'\n') {
+            self.lines += 1;
+            let number = self.lines;
+            let wrong = |why: String| BundleError::senseless(format!("line {number} of its log: {why}"));
+            let record: Record = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
+            if let Record::Workspace(place) = record {
+                let (sessions, steps) = (Vec::new(), Vec::new());
+                let (operations, references) = (Vec::new(), Vec::new());
+                self.logs.push(Log { place, sessions, steps, operations, references });
+                continue;
+            }
+            let log = self.logs.last_mut().ok_or_else(|| wrong("it belongs to no workspace".into()))?;
+            match record {
+                Record::Workspace(_) => {}
+                Record::Session(session) => log.sessions.push(session),
+                Record::Step(moment) => log.steps.push(moment),
+                Record::Operation(operation) => log.operations.push(operation),
+                Record::Reference(reference) => log.references.push(reference),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything the records need; an error if some of it is not there or is not what it should be.
+fn reached(source: &Source, logs: &[Log]) -> Result<Alive, BundleError> {
+    let mut inspector = Inspector { source, lists: HashMap::new(), missing: None };
+    let mut marker = Marker::new(source).told(&mut inspector);
+    for log in logs {
+        log.push_to(&mut marker);
+    }
+    marker.run();
+    let Marker { alive, problems, .. } = marker;
+    match inspector.missing.or_else(|| problems.into_iter().next()) {
+        Some(problem) => Err(BundleError::Senseless(problem)),
+        None => Ok(alive),
+    }
+}
+
+struct Inspector<'s> {
+    source: &'s Source,
+    /// Sizes of files in chunks, by their lists.
+    lists: HashMap<Hash, u64>,
+    missing: Option<String>,
+}
+
+impl Visitor for Inspector<'_> {
+    fn object(&mut self, kind: ObjectKind, hash: Hash) {
+        if self.source.index.get(&hash).is_none_or(|placed| placed.kind != kind) {
+            self.missing.get_or_insert_with(|| format!("{kind} {hash} is named and is not there"));
+        }
+    }
+
+    fn file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError> {
+        let (kind, hash, found) = match *content {
+            Content::Vaulted => return Ok(()),
+            Content::Whole(hash) => {
+                let placed = self.source.index.get(&hash);
+                (ObjectKind::Blob, hash, placed.map_or(size, |placed| u64::from(placed.length)))
+            }
+            Content::Chunked(root) => (ObjectKind::List, root, self.chunked(root)?),
+        };
+        match found == size {
+            true => Ok(()),
+            false => Err(ObjectError::corrupt(kind, hash, format!("{found} bytes instead of {size}"))),
+        }
+    }
+}
+
+impl Inspector<'_> {
+    fn chunked(&mut self, root: Hash) -> Result<u64, ObjectError> {
+        if let Some(known) = self.lists.get(&root) {
+            return Ok(*known);
+        }
+        let mut all: u64 = 0;
+        for item in list::iter(self.source, root) {
+            let item = item?;
+            let length = self.source.index.get(&item.hash).map(|placed| u64::from(placed.length));
+            if length.is_some_and(|length| length != item.len) {
+                return Err(ObjectError::corrupt(ObjectKind::Blob, item.hash, "it has another size"));
+            }
+            all = all.saturating_add(item.len);
+        }
+        self.lists.insert(root, all);
+        Ok(all)
+    }
+}
+
+/// Whether a file begins like a bundle.
+pub fn is_bundle(file: &mut impl Read) -> bool {
+    let mut start = [0; frame::MAGIC.len()];
+    file.read_exact(&mut start).is_ok() && start == frame::MAGIC
+}

@@ -1,0 +1,207 @@
+//! From a root to everything it needs: what a collection must keep, what a bundle must hold.
+
+use std::collections::HashSet;
+
+use stepback_model::conversation::Message;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::json;
+use stepback_model::list::{self, Child};
+use stepback_model::object::{ObjectError, ObjectSource};
+use stepback_model::plan::Plan;
+use stepback_model::record::{SessionInfo, Step};
+use stepback_model::state::{GitState, State};
+use stepback_model::tree::{Content, Node, Tree};
+
+/// Everything that kept states need.
+#[derive(Debug, Default)]
+pub struct Alive {
+    /// Objects.
+    pub objects: HashSet<Hash>,
+    /// Names of git files in the vault.
+    pub vaulted: HashSet<Vec<u8>>,
+}
+
+/// Walks from roots to everything they need.
+pub(crate) struct Marker<'a> {
+    source: &'a dyn ObjectSource,
+    /// What was reached.
+    pub alive: Alive,
+    /// Objects on the way that are missing or damaged.
+    pub problems: Vec<String>,
+    queue: Vec<(ObjectKind, Hash)>,
+    /// Told about every object that is reached, once, and every file that is named.
+    visitor: Option<&'a mut dyn Visitor>,
+}
+
+/// Who wants to know what is reached.
+pub(crate) trait Visitor {
+    /// An object is needed.
+    fn object(&mut self, kind: ObjectKind, hash: Hash);
+    /// A tree names a file of this size.
+    fn file(&mut self, size: u64, content: &Content) -> Result<(), ObjectError>;
+}
+
+impl<'a> Marker<'a> {
+    /// Reads from `source`.
+    pub fn new(source: &'a dyn ObjectSource) -> Self {
+        Self { source, alive: Alive::default(), problems: Vec::new(), queue: Vec::new(), visitor: None }
+    }
+
+    /// Tells `visitor` what is reached.
+    pub fn told(self, visitor: &'a mut dyn Visitor) -> Self {
+        Self { visitor: Some(visitor), ..self }
+    }
+
+    /// What a step needs. What was done stays on record when the files it led to are given up.
+    pub fn push_step(&mut self, step: &Step, purged: bool) {
+        if !purged {
+            self.push(ObjectKind::State, step.state);
+        }
+        if let Some(detail) = step.facts.detail {
+            self.push(ObjectKind::Json, detail);
+        }
+    }
+
+    /// What is known of a session needs.
+    pub fn push_session(&mut self, info: &SessionInfo) {
+        let slots = info.slots;
+        for hash in [slots.memory, slots.task, slots.env, slots.reasoning].into_iter().flatten() {
+            self.push(ObjectKind::Json, hash);
+        }
+        if let Some(tip) = info.tip {
+            self.push(ObjectKind::Message, tip);
+        }
+    }
+
+    /// Notes that an object is needed; `true` if that was not known.
+    fn note(&mut self, kind: ObjectKind, hash: Hash) -> bool {
+        let fresh = self.alive.objects.insert(hash);
+        if let Some(visitor) = self.visitor.as_mut().filter(|_| fresh) {
+            visitor.object(kind, hash);
+        }
+        fresh
+    }
+
+    /// An object is needed.
+    pub fn push(&mut self, kind: ObjectKind, hash: Hash) {
+        if self.note(kind, hash) {
+            self.queue.push((kind, hash));
+        }
+    }
+
+    /// Reaches everything.
+    pub fn run(&mut self) {
+        while let Some((kind, hash)) = self.queue.pop() {
+            if let Err(error) = self.visit(kind, hash) {
+                self.problems.push(error.to_string());
+            }
+        }
+    }
+
+    fn visit(&mut self, kind: ObjectKind, hash: Hash) -> Result<(), ObjectError> {
+        match kind {
+            ObjectKind::Blob => {}
+            ObjectKind::Tree => self.tree(hash, &[])?,
+            ObjectKind::List => {
+                let bytes = self.source.read(kind, hash)?;
+                for child in
+                    list::children(&bytes).map_err(|reason| ObjectError::corrupt(kind, hash, reason))?
+                {
+                    match child {
+                        Child::Node(hash) => self.push(ObjectKind::List, hash),
+                        Child::Item(hash) => self.push(ObjectKind::Blob, hash),
+                    }
+                }
+            }
+            ObjectKind::Json => {
+                let bytes = self.source.read(kind, hash)?;
+                for (kind, hash) in
+                    json::children(&bytes).map_err(|reason| ObjectError::corrupt(kind, hash, reason))?
+                {
+                    self.push(kind, hash);
+                }
+            }
+            ObjectKind::Message => {
+                if let Some(previous) = Message::load(self.source, hash)?.previous {
+                    self.push(ObjectKind::Message, previous);
+                }
+            }
+            ObjectKind::State => {
+                let state = State::load(self.source, hash)?;
+                let slots = [
+                    (ObjectKind::Tree, state.files),
+                    (ObjectKind::Git, state.git),
+                    (ObjectKind::Message, state.conversation),
+                    (ObjectKind::Json, state.reasoning),
+                    (ObjectKind::Json, state.memory),
+                    (ObjectKind::Json, state.task),
+                    (ObjectKind::Json, state.env),
+                ];
+                for (kind, hash) in slots {
+                    if let Some(hash) = hash {
+                        self.push(kind, hash);
+                    }
+                }
+            }
+            ObjectKind::Git => {
+                for repository in GitState::load(self.source, hash)?.repositories {
+                    if self.note(ObjectKind::Tree, repository.tree) {
+                        self.tree(repository.tree, b".git")?;
+                    }
+                }
+            }
+            ObjectKind::Plan => {
+                for change in Plan::load(self.source, hash)?.changes {
+                    let parent = change.path.split_last().map(|(parent, _)| parent).unwrap_or_default();
+                    let dir = parent.components().next_back().unwrap_or_default().to_vec();
+                    let name = change.path.components().next_back().unwrap_or_default().to_vec();
+                    for node in [&change.now, &change.then].into_iter().flatten() {
+                        self.node(&dir, &name, node)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `dir` is the name of the directory the tree describes, which vault names are made of.
+    fn tree(&mut self, hash: Hash, dir: &[u8]) -> Result<(), ObjectError> {
+        let mut stack = vec![(hash, dir.to_vec())];
+        while let Some((hash, dir)) = stack.pop() {
+            for entry in Tree::load(self.source, hash)?.into_entries() {
+                match &entry.node {
+                    Node::Dir { tree, .. } => {
+                        if self.note(ObjectKind::Tree, *tree) {
+                            stack.push((*tree, entry.name));
+                        }
+                    }
+                    node => self.node(&dir, &entry.name, node)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, dir: &[u8], name: &[u8], node: &Node) -> Result<(), ObjectError> {
+        if let (Node::File { size, content, .. }, Some(visitor)) = (node, self.visitor.as_mut()) {
+            visitor.file(*size, content)?;
+        }
+        match node {
+            Node::File { content: Content::Vaulted, .. } => {
+                self.alive.vaulted.extend(stepback_worktree::vault::name_of(dir, name));
+            }
+            Node::File { content, .. } => {
+                if let Some((kind, hash)) = content.object() {
+                    self.push(kind, hash);
+                }
+            }
+            Node::Dir { tree, .. } => {
+                if self.note(ObjectKind::Tree, *tree) {
+                    self.tree(*tree, name)?;
+                }
+            }
+            Node::Symlink { .. } | Node::Skipped { .. } => {}
+        }
+        Ok(())
+    }
+}

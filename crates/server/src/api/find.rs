@@ -1,0 +1,236 @@
+//! Steps of one workspace or of all, found by what is known of them or by their words: `stepback query` and `stepback search`.
+
+use axum::extract::State;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use stepback_engine::Engine;
+use stepback_model::hash::Hash;
+use stepback_model::ids::WorkspaceId;
+use stepback_model::search::{Pattern, PatternError};
+use stepback_model::time::Timestamp;
+use stepback_model::when;
+use stepback_store::port::{ORDERS, Query as Steps, Search};
+use utoipa::IntoParams;
+
+use super::steps::kinds;
+use crate::documents::find::{Agents, FoundStepsDocument, HitsDocument};
+use crate::extract::{Json, Query};
+use crate::page::{self, Paging};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Among which steps.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Among {
+    /// Only those of this workspace; otherwise of all.
+    pub workspace: Option<String>,
+    /// Only those of this session.
+    pub session: Option<String>,
+    /// Only those of this agent.
+    pub agent: Option<String>,
+    /// Only of these kinds, separated by commas.
+    pub kind: Option<String>,
+    /// Only those made since then: `2 hours ago`, `2026-01-23`.
+    pub since: Option<String>,
+    /// Only those made until then.
+    pub until: Option<String>,
+    /// Only those that went wrong, or did not.
+    pub failed: Option<bool>,
+    /// Also checkpoints that were deleted or pruned.
+    #[serde(default)]
+    pub hidden: bool,
+}
+
+impl Among {
+    /// The workspace and the steps that are asked for; what waits to be recorded there is recorded first.
+    fn resolve(&self, engine: &Engine<'_>) -> Result<(Option<WorkspaceId>, Steps), Problem> {
+        let mut workspace = match &self.workspace {
+            Some(id) => Some(work::workspace(engine, id)?.record.id),
+            None => None,
+        };
+        let session = match &self.session {
+            Some(id) => {
+                let (home, session) = work::session(engine, id)?;
+                // Of a session that is elsewhere, nothing is found.
+                workspace = workspace.or(Some(home.record.id));
+                Some(session.id)
+            }
+            None => None,
+        };
+        let now = engine.env.now();
+        let among = Steps {
+            session,
+            agent: self.agent.clone(),
+            kinds: kinds(self.kind.as_deref())?,
+            since: moment("since", self.since.as_deref(), now)?,
+            until: moment("until", self.until.as_deref(), now)?,
+            failed: self.failed,
+            hidden: (!self.hidden).then_some(false),
+            ..Steps::default()
+        };
+        Ok((workspace, among))
+    }
+}
+
+pub(super) fn moment(name: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Timestamp>, Problem> {
+    let parse = |text: &str| {
+        when::parse(text, now, &TimeZone::system()).map_err(|error| {
+            Problem::usage(format!("{name}: {error}")).hint("2 hours ago, yesterday 14:00, 2026-01-23T12:00")
+        })
+    };
+    text.map(parse).transpose()
+}
+
+/// What else is known of a step.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Known {
+    /// Only those of this sub-agent.
+    pub worker: Option<String>,
+    /// Only those about this tool or model.
+    pub tool: Option<String>,
+    /// Only those of this call.
+    pub call: Option<String>,
+    /// Only those of this model turn.
+    pub iteration: Option<u64>,
+    /// Only those with this state: a hash.
+    pub state: Option<String>,
+    /// Only checkpoints, or only steps that are none.
+    pub checkpoint: Option<bool>,
+    /// Only those with this label.
+    pub label: Option<String>,
+    /// Only those with this tag.
+    pub tag: Option<String>,
+    /// Only those that took so long or longer: `500ms`, `30s`, `2m`.
+    pub min_duration: Option<String>,
+    /// What comes first: `newest` or `oldest` (as recorded), `latest` or `earliest` (as it happened), `longest` or `shortest`.
+    pub order: Option<String>,
+}
+
+impl Known {
+    fn limit(&self, among: Steps) -> Result<Steps, Problem> {
+        let state = match &self.state {
+            Some(text) => {
+                Some(Hash::from_hex(text).ok_or_else(|| Problem::usage("state: a hash has 64 hex digits"))?)
+            }
+            None => None,
+        };
+        let min_duration = match &self.min_duration {
+            Some(text) => Some(when::span_micros(text).ok_or_else(|| {
+                Problem::usage("min_duration: this is no span of time").hint("500ms, 30s, 2m, 1h")
+            })?),
+            None => None,
+        };
+        let wanted = self.order.as_deref().unwrap_or("newest");
+        let order = ORDERS
+            .iter()
+            .find(|(name, _, _)| *name == wanted)
+            .ok_or_else(|| Problem::unknown_word("order", wanted, &ORDERS.map(|(name, _, _)| name)))?;
+        Ok(Steps {
+            worker: self.worker.clone(),
+            tool: self.tool.clone(),
+            call: self.call.clone(),
+            iteration: self.iteration,
+            state,
+            checkpoint: self.checkpoint,
+            label: self.label.clone(),
+            tag: self.tag.clone(),
+            min_duration,
+            by: order.1,
+            oldest_first: order.2,
+            ..among
+        })
+    }
+}
+
+/// Steps, found by what is known of them.
+#[utoipa::path(get, path = "/steps", tag = "search", params(Among, Known, Paging),
+    responses((status = 200, body = FoundStepsDocument), (status = "default", body = Problem)))]
+pub async fn steps(
+    State(work): State<Work>,
+    Query(among): Query<Among>,
+    Query(known): Query<Known>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<FoundStepsDocument>, Problem> {
+    let about = ("find", format!("{among:?} {known:?}"));
+    let (limit, from) = (paging.limit()?, paging.place(&about)?);
+    work.run(move |engine| {
+        let (workspace, among) = among.resolve(engine)?;
+        let query = Steps { from, limit: Some(limit), ..known.limit(among)? };
+        let page = engine.store.find(workspace, &query)?;
+        let mut agents = Agents::default();
+        let mut items = Vec::with_capacity(page.steps.len());
+        for placed in &page.steps {
+            items.push(agents.found(engine, placed.workspace, &placed.stored)?);
+        }
+        Ok(Json(FoundStepsDocument {
+            items,
+            total: page.total,
+            total_is_exact: !page.at_least,
+            next_cursor: page.next.map(|next| page::place_cursor(next, &about)),
+        }))
+    })
+    .await
+}
+
+/// What is looked for.
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Wanted {
+    /// What to look for: `word`, `"a phrase"`, `begin*`, `-not`.
+    pub q: String,
+    /// Look for these very characters, signs included, wherever they are.
+    #[serde(default)]
+    pub substring: bool,
+    /// The newest first instead of what fits best.
+    #[serde(default)]
+    pub newest: bool,
+}
+
+/// Steps, found by their words.
+#[utoipa::path(get, path = "/search", tag = "search", params(Wanted, Among, Paging),
+    responses((status = 200, body = HitsDocument), (status = "default", body = Problem)))]
+pub async fn search(
+    State(work): State<Work>,
+    Query(wanted): Query<Wanted>,
+    Query(among): Query<Among>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<HitsDocument>, Problem> {
+    let about = ("search", format!("{wanted:?} {among:?}"));
+    let (limit, skip) = (paging.limit()?, paging.position(&about)?.unwrap_or(0));
+    let pattern = match wanted.substring {
+        true => Pattern::substring(&wanted.q),
+        false => Pattern::words(&wanted.q),
+    };
+    let pattern = pattern.map_err(not_understood)?;
+    let again = work.clone();
+    work.run(move |engine| {
+        let (workspace, among) = among.resolve(engine)?;
+        let search = Search { pattern, workspace, among, ranked: !wanted.newest, skip, limit };
+        let (found, complete) = engine.search_promptly(&search)?;
+        if !complete {
+            again.index_in_background();
+        }
+        let mut agents = Agents::default();
+        let items = found.hits.iter().map(|hit| agents.hit(engine, hit)).collect::<Result<_, _>>()?;
+        Ok(Json(HitsDocument {
+            items,
+            total: found.total,
+            total_is_exact: !found.at_least,
+            next_cursor: found.next.map(|next| page::cursor(next, &about)),
+            complete,
+        }))
+    })
+    .await
+}
+
+fn not_understood(error: PatternError) -> Problem {
+    let hint = match error {
+        PatternError::NoWord { .. } => "substring=true finds signs too",
+        PatternError::Unclosed => "substring=true looks for a quotation mark itself",
+        _ => "word, \"a phrase\", begin*, -not",
+    };
+    let shown: String = error.to_string().chars().filter(|c| !c.is_control()).take(300).collect();
+    Problem::usage(format!("q: {shown}")).hint(hint)
+}

@@ -1,0 +1,134 @@
+//! Steps that are found, by what is known of them and by their words.
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+fn numbers(page: &Value) -> Vec<u64> {
+    page["items"].as_array().unwrap().iter().map(|item| item["number"].as_u64().unwrap()).collect()
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("file", "1");
+    place.checkpoint("golden master");
+    place.call("s", "c1", "file", "2", false);
+    place.call("s", "c2", "other", "3", true);
+    place.said("chatty", "t", &["{\"role\":\"assistant\",\"content\":\"the émigré (tokenizer) objects\"}"]);
+    place
+}
+
+#[test]
+fn steps_are_found_by_what_is_known_of_them() {
+    let place = place();
+    let all = place.get("/steps").with(200);
+    let newest: Vec<u64> = numbers(&all);
+    assert_eq!(all["total"], newest.len());
+    assert_eq!(all["total_is_exact"], true);
+    assert!(newest.is_sorted_by(|a, b| a > b), "newest first");
+    let oldest = numbers(&place.get("/steps?order=oldest").with(200));
+    assert!(oldest.iter().rev().eq(newest.iter()));
+    let failed = place.get("/steps?failed=true&kind=tool-end&tool=edit&agent=test").with(200);
+    assert_eq!((numbers(&failed).len(), failed["items"][0]["agent"].as_str()), (1, Some("test")));
+    assert_eq!(failed["items"][0]["workspace"], place.workspace());
+    let total =
+        |question: &str| place.get(&format!("/steps?{question}")).with(200)["total"].as_u64().unwrap();
+    assert_eq!(total("label=golden%20master&checkpoint=true"), 1);
+    assert_eq!(total("session=s&call=c1"), 2);
+    assert_eq!(total("agent=chatty"), 1);
+    assert_eq!(total("agent=nobody"), 0);
+    assert_eq!(total("since=2001-01-01"), newest.len() as u64);
+    assert_eq!(total("until=2001-01-01"), 0);
+    assert_eq!(total("min_duration=10h"), 0);
+    // Page by page, in every order.
+    for order in ["newest", "oldest", "latest", "earliest", "longest", "shortest"] {
+        let whole = numbers(&place.get(&format!("/steps?order={order}")).with(200));
+        let (mut seen, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = place.get(&format!("/steps?order={order}&limit=2{after}")).with(200);
+            seen.extend(numbers(&page));
+            let Some(next) = page["next_cursor"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        assert_eq!(seen, whole, "{order}");
+        if !after.is_empty() {
+            place.get(&format!("/steps?order={order}&failed=true&limit=2{after}")).problem(400);
+        }
+    }
+}
+
+#[test]
+fn words_are_found_and_marked() {
+    let place = place();
+    let found = place.get("/search?q=%C3%89MIGR%C3%89%20tokenizer").with(200);
+    assert_eq!((&found["total"], &found["complete"]), (&1.into(), &true.into()));
+    let snippet = &found["items"][0]["snippets"][0];
+    assert_eq!(snippet["field"], "message");
+    let text = snippet["text"].as_str().unwrap();
+    let marked: Vec<&str> = snippet["marks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|mark| &text[mark[0].as_u64().unwrap() as usize..mark[1].as_u64().unwrap() as usize])
+        .collect();
+    assert_eq!(marked, ["émigré", "tokenizer"]);
+    assert!(found["items"][0]["score"].as_f64().unwrap() > 0.0);
+    assert_eq!(place.get("/search?q=(token&substring=true").with(200)["total"], 1);
+    assert_eq!(place.get("/search?q=golden&newest=true").with(200)["total"], 1);
+    assert_eq!(place.get("/search?q=golden&agent=chatty").with(200)["total"], 0);
+    assert_eq!(place.get("/search?q=wrong&failed=true&session=s").with(200)["total"], 1);
+    let (mut seen, mut after) = (0, String::new());
+    loop {
+        let page = place.get(&format!("/search?q=c*&limit=1{after}")).with(200);
+        seen += page["items"].as_array().unwrap().len();
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(place.get("/search?q=c*").with(200)["total"], seen);
+}
+
+#[test]
+fn what_cannot_be_looked_for_is_a_problem_with_advice() {
+    let place = place();
+    for wrong in [
+        "/search",
+        "/search?q=",
+        "/search?q=-only",
+        "/search?q=%22open",
+        "/search?q=x&limit=0",
+        "/search?q=x&after=zzz",
+        "/search?q=x&since=when",
+        "/steps?order=sideways",
+        "/steps?min_duration=soon",
+        "/steps?state=abc",
+        "/steps?kind=nonsense",
+        "/steps?iteration=-1",
+        "/steps?failed=perhaps",
+        "/steps?after=1.2.3",
+        "/sessions?status=happy",
+    ] {
+        place.get(wrong).problem(400);
+    }
+    place.get("/steps?session=nobody").problem(404);
+    place.get("/steps?workspace=zzzz").problem(404);
+    let long = "x".repeat(5000);
+    place.get(&format!("/search?q={long}")).problem(400);
+}
+
+#[test]
+fn sessions_of_every_workspace_are_listed_by_status_and_time() {
+    let place = place();
+    let count = |question: &str| {
+        place.get(&format!("/sessions?{question}")).with(200)["items"].as_array().unwrap().len()
+    };
+    assert_eq!(count("agent=test"), 1);
+    assert_eq!(count("agent=test&status=active"), 1);
+    assert_eq!(count("agent=test&status=ended"), 0);
+    assert_eq!(count("agent=test&since=2001-01-01"), 1);
+    assert_eq!(count("until=2001-01-01"), 0);
+    assert_eq!(place.get("/sessions/s").with(200)["status"], "active");
+    let statistics = place.get("/statistics").with(200);
+    assert_eq!(statistics["agents"]["test"]["failed"], 1);
+    assert_eq!(statistics["agents"]["test"]["steps"]["tool-start"], 2);
+    assert_eq!(statistics["steps"]["tool-start"], 2);
+}

@@ -1,0 +1,178 @@
+//! `stepback export`, and `stepback import` of a bundle
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, IsTerminal, Read, Seek};
+use std::path::Path;
+
+use serde_json::json;
+use stepback_engine::bundle::{self, Exported};
+use stepback_engine::{Engine, EngineError};
+use stepback_model::path::display_bytes;
+use stepback_model::record::Session;
+
+use super::{Answer, DONE, sessions};
+use crate::args::share::{Export, Format};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// As much of a file as tells what it is.
+const START: u64 = 64 << 10;
+
+/// `export`
+pub fn export(context: &Context, arguments: &Export) -> Answer {
+    let engine = context.engine();
+    let chosen = match arguments.sessions.as_slice() {
+        [] => vec![sessions::find(context, &engine, None)?.1],
+        named => {
+            let find = |text: &String| Ok(sessions::find(context, &engine, Some(text))?.1);
+            named.iter().map(find).collect::<Result<Vec<_>, Failure>>()?
+        }
+    };
+    if arguments.output == Path::new("-") {
+        let stdout = io::stdout();
+        if stdout.is_terminal() && arguments.format == Format::Bundle {
+            return Err(Failure::new(Kind::Usage, "a bundle is nothing for a terminal")
+                .hint("-o FILE names a file; --format jsonl can be read"));
+        }
+        if context.json {
+            return Err(Failure::new(Kind::Usage, "--json says what was written, which needs -o FILE"));
+        }
+        write(&engine, arguments.format, &chosen, stdout.lock())?;
+        return DONE;
+    }
+    let path = context.directory.join(&arguments.output);
+    let exported = into_file(&path, |file| write(&engine, arguments.format, &chosen, file))?;
+    let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    if context.json {
+        output::document(&json!({ "file": path, "bytes": bytes, "exported": exported }));
+        return DONE;
+    }
+    output::line(format!(
+        "Wrote {} with {} to {} ({}).",
+        output::count(exported.sessions, "session"),
+        output::count(exported.steps, "step"),
+        path.display(),
+        output::bytes(bytes)
+    ));
+    if arguments.format == Format::Bundle {
+        let hint = "It holds files and conversations as they were; \"stepback import FILE\" takes it in.";
+        output::say(Paint::stderr().dim(hint));
+    }
+    DONE
+}
+
+fn write(
+    engine: &Engine<'_>,
+    format: Format,
+    chosen: &[Session],
+    out: impl io::Write,
+) -> Result<Exported, EngineError> {
+    match format {
+        Format::Bundle => engine.export_bundle(chosen, out),
+        Format::Jsonl => engine.export_lines(chosen, out),
+    }
+}
+
+/// Writes beside the target and renames: there is never half a file under its name.
+fn into_file<T>(path: &Path, write: impl FnOnce(&File) -> Result<T, EngineError>) -> Result<T, Failure> {
+    let refused = |error: io::Error| {
+        let (kind, hint) = stepback_engine::advice::of_io(&error);
+        let failure = Failure::new(kind, format!("cannot write {}: {error}", path.display()));
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    };
+    if path.is_dir() {
+        return Err(Failure::new(Kind::Usage, format!("{} is a directory", path.display())).hint("-o FILE"));
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".part-{}", std::process::id()));
+    let aside = path.with_file_name(name);
+    let file = File::create_new(&aside).map_err(refused)?;
+    let written = write(&file).map_err(Failure::from).and_then(|done| {
+        file.sync_all().and_then(|()| fs::rename(&aside, path)).map_err(refused)?;
+        Ok(done)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
+
+/// What a file is, as far as this is our business.
+pub enum Found {
+    /// A bundle.
+    Bundle(File),
+    /// Lines that `export --format jsonl` wrote.
+    Lines,
+    /// Something else.
+    Other,
+}
+
+/// Looks at the beginning of a file.
+pub fn look(path: &Path) -> io::Result<Found> {
+    if !path.is_file() {
+        return Ok(Found::Other);
+    }
+    let mut file = File::open(path)?;
+    if bundle::is_bundle(&mut file) {
+        file.rewind()?;
+        return Ok(Found::Bundle(file));
+    }
+    file.rewind()?;
+    let mut start = Vec::new();
+    BufReader::new(file).take(START).read_to_end(&mut start)?;
+    Ok(if bundle::is_lines(&start) { Found::Lines } else { Found::Other })
+}
+
+/// `import` of a bundle
+pub fn import(context: &Context, path: &Path, file: File) -> Answer {
+    let engine = context.engine();
+    let bundle = engine.open_bundle(file).map_err(|error| about(path, error))?;
+    let imported = engine.import_bundle(&bundle).map_err(|error| about(path, error))?;
+    let roots = context.store().workspaces()?;
+    let mut items = Vec::new();
+    for (session, workspace) in &imported.sessions {
+        let root = roots.iter().find(|known| known.id == *workspace).map(|known| known.root.clone());
+        let record = context.store().session(*session)?;
+        items.push(json!({
+            "id": session,
+            "agent": record.map(|record| record.agent),
+            "workspace": workspace,
+            "root": root.map(|root| display_bytes(&root).into_owned()),
+        }));
+    }
+    if context.json {
+        output::document(&json!({ "items": items, "imported": imported }));
+        return DONE;
+    }
+    let count = output::count(imported.sessions.len() as u64, "session");
+    match imported.new_steps {
+        0 => output::line(format!("Everything of the {count} in it is here already.")),
+        new => output::line(format!(
+            "Imported {count} with {}, {new} of them new.",
+            output::count(imported.steps, "step")
+        )),
+    }
+    let paint = Paint::stdout();
+    for (session, workspace) in &imported.sessions {
+        output::line(format!("  {} in workspace {}", paint.name(session.short()), workspace.short()));
+    }
+    if let Some((session, workspace)) = imported.sessions.first() {
+        output::say(Paint::stderr().dim(format!(
+            "\"stepback replay {}\" goes through it; \"stepback --workspace {} log\" lists its steps.",
+            session.short(),
+            workspace.short()
+        )));
+    }
+    DONE
+}
+
+/// An error of a bundle, with the file it is about.
+fn about(path: &Path, error: EngineError) -> Failure {
+    let is_about_file = matches!(error, EngineError::Bundle(_));
+    let failure = Failure::from(error);
+    if is_about_file { failure.about(&path.display().to_string()) } else { failure }
+}

@@ -1,0 +1,100 @@
+//! `export` and `import`: a session goes from one machine to another in a file.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+use crate::talk::{Talk, items};
+
+/// A world with a session of one call, and another world that knows nothing.
+fn worlds() -> (Sandbox, Sandbox, String) {
+    let world = Sandbox::new();
+    world.write("parser.rs", "one\n");
+    world.ok(["checkpoint", "create", "golden", "-m", "all is well", "--tag", "release"]);
+    let agent = Talk::new(&world, "first");
+    agent.begin();
+    agent.prompt("teach the parser about commas");
+    agent.say(&[json!({ "type": "user", "uuid": "u", "message": { "role": "user", "content": "commas" } })]);
+    agent.bash("call", "echo comma >> parser.rs", || world.write("parser.rs", "one\ncomma\n"));
+    let sessions = world.ok(["sessions", "--json"]).json();
+    let id = items(&sessions)[0]["id"].as_str().unwrap().to_owned();
+    (world, Sandbox::new(), id)
+}
+
+#[test]
+fn a_session_is_opened_where_its_directory_never_was() {
+    let (world, there, id) = worlds();
+    let file = there.root().join("session.bundle");
+    let wrote = world.ok(["export", &id[..8], "-o", file.to_str().unwrap()]);
+    assert!(wrote.out.starts_with("Wrote 1 session with"), "{}", wrote.out);
+    fs::remove_dir_all(&world.work).unwrap();
+
+    let imported = there.ok(["import", file.to_str().unwrap(), "--json"]).json();
+    let item = &items(&imported)[0];
+    assert_eq!(item["id"], id);
+    let workspace = &item["workspace"].as_str().unwrap()[..8];
+    let listed = there.ok(["sessions", "--all-workspaces", "--json"]).json();
+    assert_eq!(items(&listed)[0]["id"], id);
+    let log = there.ok(["--workspace", workspace, "log", "--json"]).json();
+    let end = items(&log).into_iter().find(|step| step["kind"] == "tool-end").unwrap();
+    let point = format!("#{}", end["number"]);
+    let into = there.root().join("look");
+    there.ok(["--workspace", workspace, "restore", &point, "--into", into.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(into.join("parser.rs")).unwrap(), "one\ncomma\n");
+    let diff = there.ok(["--workspace", workspace, "diff", "golden", &point]);
+    assert!(diff.out.contains("+comma"), "{}", diff.out);
+    assert!(there.ok(["replay", &id[..8]]).out.contains("teach the parser"));
+    let found = there.ok(["--workspace", workspace, "search", "commas", "--json"]).json();
+    assert!(!items(&found).is_empty());
+    there.ok(["compare", &id[..8], &id[..8]]);
+    there.ok(["fsck"]);
+
+    let again = there.ok(["import", file.to_str().unwrap()]);
+    assert!(again.out.contains("is here already"), "{}", again.out);
+    // What was imported cannot be gone back to: there is no directory.
+    let refused = there.run(["--workspace", workspace, "rewind", &point, "--yes"]);
+    assert_eq!(refused.code, Some(7), "{refused:?}");
+}
+
+#[test]
+fn what_cannot_be_imported_is_refused_with_a_reason() {
+    let (world, there, id) = worlds();
+    let bundle = world.root().join("b");
+    world.ok(["export", &id, "-o", bundle.to_str().unwrap()]);
+    let bytes = fs::read(&bundle).unwrap();
+    let path = there.root().join("file");
+    let import = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        there.run(["import", path.to_str().unwrap()])
+    };
+    let cut = import(&bytes[..bytes.len() / 2]).exits(9);
+    assert!(cut.err.contains("cut short") && cut.err.contains("Hint:"), "{}", cut.err);
+    let mut newer = bytes.clone();
+    newer[16] = 7;
+    assert!(import(&newer).exits(9).err.contains("format 7"));
+    let lines = world.ok(["export", &id, "--format", "jsonl"]).out;
+    assert!(import(lines.as_bytes()).exits(2).err.contains("for reading"));
+    import(b"nothing at all").exits(4);
+    assert!(there.ok(["sessions", "--all-workspaces"]).out.contains("No sessions."));
+}
+
+#[test]
+fn lines_go_to_standard_output_and_files_appear_whole() {
+    let (world, _, id) = worlds();
+    let lines = world.ok(["export", "--format", "jsonl"]).out;
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["format"], "stepback-jsonl");
+    assert_eq!(lines[0]["sessions"][0], id);
+    assert!(lines.iter().any(|line| line["detail"]["input"]["command"] == "echo comma >> parser.rs"));
+    assert!(lines.iter().any(|line| line["changes"][0]["path"] == "parser.rs"));
+    assert_eq!(lines.last().unwrap()["lines"], lines.len());
+    world.run(["export", "nobody"]).exits(3);
+    world.run(["export", &id, "-o", "/nowhere/x"]).exits(7);
+    world.run(["export", &id, "--json"]).exits(2);
+    let written = world.ok(["export", &id, "-o", "x.bundle", "--json"]).json();
+    assert_eq!(written["bytes"], fs::metadata(world.work.join("x.bundle")).unwrap().len());
+    assert_eq!(written["exported"]["sessions"], 1);
+    let left = fs::read_dir(&world.work).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".part-")));
+}
