@@ -161,7 +161,13 @@ impl Guard {
 }
 
 /// Refuses requests that may not be answered.
-pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+pub async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    // In HTTP/2, the address says which host is meant.
+    if !request.headers().contains_key(header::HOST)
+        && let Some(host) = request.uri().authority().and_then(|host| host.as_str().parse().ok())
+    {
+        request.headers_mut().insert(header::HOST, host);
+    }
     // Whether it lives and what can be asked is nobody's secret.
     let open =
         matches!(request.uri().path(), "/healthz" | "/readyz" | "/api/v1/docs" | "/api/v1/openapi.json");

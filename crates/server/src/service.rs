@@ -51,6 +51,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let router = router
         .layer(DefaultBodyLimit::max(LARGEST))
         .layer(middleware::from_fn_with_state(guard, guard::check))
+        .layer(middleware::from_fn(api::otlp::in_its_words))
         .with_state(work);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

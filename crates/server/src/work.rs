@@ -12,6 +12,7 @@ use stepback_model::record::Session;
 use stepback_store::Store;
 use stepback_worktree::rules::Budget;
 
+use crate::api::otlp::Receiver;
 use crate::plans::Plans;
 use crate::problem::Problem;
 
@@ -26,12 +27,21 @@ struct Inner {
     env: Box<dyn Env>,
     threads: usize,
     plans: Plans,
+    receiver: Receiver,
 }
 
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        Self { inner: Arc::new(Inner { store, env, threads, plans: Plans::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                env,
+                threads,
+                plans: Plans::default(),
+                receiver: Receiver::default(),
+            }),
+        }
     }
 
     /// The store.
@@ -42,6 +52,11 @@ impl Work {
     /// The plans that were shown.
     pub(crate) fn plans(&self) -> &Plans {
         &self.inner.plans
+    }
+
+    /// What takes in telemetry.
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.inner.receiver
     }
 
     /// Does some work with the engine on a thread where it may wait.

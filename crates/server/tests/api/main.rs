@@ -5,6 +5,7 @@
 mod basics;
 mod description;
 mod live;
+mod otlp;
 mod past;
 mod plans;
 mod support;

@@ -85,12 +85,17 @@ impl Reply {
 
 impl Place {
     pub fn new() -> Self {
+        Self::at(START)
+    }
+
+    /// One whose clocks start at that moment, in microseconds.
+    pub fn at(start: i64) -> Self {
         let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
         fs::create_dir(&root).unwrap();
         let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
-        let env = |seed| FrozenEnv::new(Timestamp::from_micros(START), seed);
+        let env = |seed| FrozenEnv::new(Timestamp::from_micros(start), seed);
         let config = Config {
             listen: "127.0.0.1:0".parse().unwrap(),
             token_file: top.join("token"),
