@@ -29,6 +29,12 @@ pub enum EngineError {
         /// The workspace.
         root: PathBuf,
     },
+    /// The files of a workspace are on no machine that we know.
+    #[error("the files of {root} are somewhere else: only what happened there is recorded here")]
+    Elsewhere {
+        /// The workspace.
+        root: PathBuf,
+    },
     /// The state of a checkpoint was given up by a prune.
     #[error("the files of {what} were freed by a prune")]
     Purged {

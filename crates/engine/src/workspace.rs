@@ -261,6 +261,7 @@ impl<'a> Workspace<'a> {
         &self,
         fill: &mut dyn FnMut(&dyn ObjectBatch, &mut State) -> Result<(), EngineError>,
     ) -> Result<Present, EngineError> {
+        crate::elsewhere::refuse(&self.root)?;
         let store = self.store();
         let cache = self.local_dir()?.map(|dir| dir.join("statcache"));
         let vault = self.vault_to_fill()?;

@@ -8,6 +8,7 @@ pub mod checkpoints;
 pub mod diffs;
 mod docs;
 pub mod find;
+pub mod otlp;
 pub mod plans;
 pub mod points;
 pub mod reruns;
@@ -126,6 +127,7 @@ pub fn router() -> (Router<Work>, Description) {
     let router = router
         .route("/api/v1/openapi.json", get(move || async move { (json, text.clone()) }))
         .route("/api/v1/docs", get(move || async move { (docs::HEADERS, page.clone()) }))
+        .merge(otlp::router())
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .fallback(|| async { Problem::unknown("page", "at this address") })

@@ -80,6 +80,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
         .merge(sign_in.clone().router())
         .layer(DefaultBodyLimit::max(LARGEST))
         .layer(middleware::from_fn_with_state(guard, guard::check))
+        .layer(middleware::from_fn(api::otlp::in_its_words))
         .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::keep))
         .layer(middleware::from_fn_with_state(observer, observe::watch));
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -13,6 +13,7 @@ use stepback_model::record::Session;
 use stepback_store::Store;
 use stepback_worktree::rules::Budget;
 
+use crate::api::otlp::Receiver;
 use crate::api::reruns::{Running, Stage};
 use crate::plans::Plans;
 use crate::problem::Problem;
@@ -32,6 +33,7 @@ struct Inner {
     running: Running,
     /// Whether somebody is telling the store about steps that it cannot find yet.
     indexing: AtomicBool,
+    receiver: Receiver,
 }
 
 /// Steps that are told at a time in the background: others who search meanwhile wait no longer than that takes.
@@ -49,9 +51,9 @@ impl Work {
     }
 
     fn built(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Option<Stage>) -> Self {
-        let (plans, running) = (Plans::default(), Running::default());
+        let (plans, running, receiver) = (Plans::default(), Running::default(), Receiver::default());
         let indexing = AtomicBool::new(false);
-        Self { inner: Arc::new(Inner { store, env, threads, plans, stage, running, indexing }) }
+        Self { inner: Arc::new(Inner { store, env, threads, plans, stage, running, indexing, receiver }) }
     }
 
     /// What reruns need, where they can run.
@@ -96,6 +98,11 @@ impl Work {
             }
             inner.indexing.store(false, Ordering::Release);
         });
+    }
+
+    /// What takes in telemetry.
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.inner.receiver
     }
 
     /// Does some work with the engine on a thread where it may wait.

@@ -6,6 +6,7 @@ mod basics;
 mod description;
 mod find;
 mod live;
+mod otlp;
 mod past;
 mod plans;
 mod running;

@@ -94,12 +94,21 @@ impl Place {
     }
 
     pub fn try_with(change: impl FnOnce(Config) -> Config) -> std::io::Result<Self> {
+        Self::made(START, change)
+    }
+
+    /// One whose clocks start at that moment, in microseconds.
+    pub fn at(start: i64) -> Self {
+        Self::made(start, |config| config).unwrap()
+    }
+
+    fn made(start: i64, change: impl FnOnce(Config) -> Config) -> std::io::Result<Self> {
         let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
         fs::create_dir(&root).unwrap();
         let store: &'static dyn Store = Box::leak(Box::new(EmbeddedStore::open(&top.join("store")).unwrap()));
-        let env = |seed| FrozenEnv::new(Timestamp::from_micros(START), seed);
+        let env = |seed| FrozenEnv::new(Timestamp::from_micros(start), seed);
         let config = Config {
             origins: vec!["https://studio.example".to_owned()],
             ..Config::new("127.0.0.1:0".parse().unwrap(), top.join("token"))

@@ -1,0 +1,238 @@
+//! From spans and log records to the events of sessions.
+//!
+//! Spans arrive when they end: inner ones before outer ones, those of one trace in several requests, some of them twice. So each
+//! span is turned into its own events, with keys that are made of its ids, and nothing waits for anything. Within one request,
+//! events are put into the order of their times. What spans know of each other beyond that (which session a trace belongs to,
+//! which tools have spans of their own) comes from the request itself and from a [memory](crate::memory) that may be lost.
+
+use std::collections::{HashMap, HashSet};
+
+use stepback_exchange::prices::Prices;
+use stepback_model::event::Event;
+use stepback_model::time::Timestamp;
+
+use crate::attributes::Attributes;
+use crate::conventions::{self, Reading, Role};
+use crate::events::{self, Place, Seen, Told, beside_start, plausible};
+use crate::memory::Memory;
+use crate::telemetry::{Batch, Rejected, Side, Span, SpanId, TraceId};
+
+/// How far outwards spans are followed.
+const OUTWARDS: usize = 64;
+
+/// Who sent something.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Service {
+    /// `service.namespace`
+    pub namespace: Option<String>,
+    /// `service.name`
+    pub name: String,
+}
+
+impl Service {
+    /// Longer than any name of a service.
+    const LONGEST: usize = 200;
+
+    /// The service that a resource names.
+    pub fn of(resource: &Attributes) -> Self {
+        let text = |name: &str| resource.text(&[name]).filter(|text| text.len() <= Self::LONGEST);
+        // That is also what SDKs write if nobody named the service.
+        let name = text("service.name").unwrap_or_else(|| "unknown_service".into());
+        Self { namespace: text("service.namespace"), name }
+    }
+}
+
+/// What came of a request.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Taken {
+    /// Events of each service, in the order of their times.
+    pub services: Vec<(Service, Vec<Event>)>,
+    /// What had to be left out.
+    pub rejected: Rejected,
+}
+
+/// Turns requests into events, and remembers a little between them.
+#[derive(Debug)]
+pub struct Assembler {
+    pub(crate) memory: Memory,
+    prices: Prices,
+}
+
+/// Whether a service has a session of this name already; asked only about names of traces.
+pub type IsKnown<'a> = &'a dyn Fn(&Service, &str) -> bool;
+
+/// A span on its way.
+struct Read {
+    service: Service,
+    scope: std::sync::Arc<str>,
+    /// The session it names itself.
+    named: Option<String>,
+    span: Span,
+    reading: Reading,
+}
+
+/// What a span around another one is.
+struct Around {
+    parent: Option<SpanId>,
+    role: Role,
+    agent: Option<String>,
+}
+
+impl Assembler {
+    /// One that remembers nothing yet. `prices` say what model calls cost where spans do not.
+    pub fn new(prices: Prices) -> Self {
+        Self { memory: Memory::default(), prices }
+    }
+
+    /// The events of spans that arrived at `now`.
+    pub fn traces(&mut self, batch: Batch<Span>, now: Timestamp, is_known: IsKnown<'_>) -> Taken {
+        let Batch { groups, rejected } = batch;
+        let mut all = Vec::new();
+        let mut there = HashSet::new();
+        for group in groups {
+            let service = Service::of(&group.resource);
+            let of_service = conventions::session(&group.resource);
+            for mut span in group.items {
+                // The same span twice in one request is one.
+                if !there.insert((span.trace, span.id)) {
+                    continue;
+                }
+                let named = conventions::session(&span.attributes).or_else(|| of_service.clone());
+                let reading = conventions::read(&mut span);
+                all.push(Read { service: service.clone(), scope: group.scope.clone(), named, span, reading });
+            }
+        }
+        self.remember(&all);
+        let around: HashMap<(TraceId, SpanId), Around> = all.iter().map(around).collect();
+        let mut sessions = HashMap::new();
+        let mut placed: HashMap<Service, Vec<(Place, Event)>> = HashMap::new();
+        let mut order = Vec::new();
+        for read in all {
+            let notes = self.memory.of(read.span.trace);
+            if read.reading.role == Role::Plain && (!notes.is_agents || read.span.side == Side::Edge) {
+                continue;
+            }
+            let trace = read.span.trace;
+            let of_trace = sessions.entry((read.service.clone(), trace)).or_insert_with(|| {
+                let own = trace.to_string();
+                match notes.session.clone() {
+                    // A trace that began as a session of its own goes on as that one.
+                    Some(named) if !is_known(&read.service, &own) => named,
+                    _ => own,
+                }
+            });
+            let session = read.named.clone().unwrap_or_else(|| of_trace.clone());
+            if !placed.contains_key(&read.service) {
+                order.push(read.service.clone());
+            }
+            let into = placed.entry(read.service.clone()).or_default();
+            self.take(read, &session, &around, now, into);
+        }
+        let services = order.into_iter().map(|service| {
+            let mut events = placed.remove(&service).unwrap_or_default();
+            events.sort_by_key(|(place, _)| *place);
+            (service, once(events.into_iter().map(|(_, event)| event)))
+        });
+        Taken { services: services.collect(), rejected }
+    }
+
+    /// Takes note of what spans say about their traces.
+    fn remember(&mut self, all: &[Read]) {
+        for Read { named, span, reading, .. } in all {
+            let notes = self.memory.of(span.trace);
+            if notes.session.is_none() {
+                notes.session.clone_from(named);
+            }
+            notes.is_agents |= reading.role != Role::Plain;
+            match reading.role {
+                Role::Tool => {
+                    reading.name.iter().chain(&reading.call).for_each(|word| notes.ran(word));
+                }
+                Role::Model if !reading.said.is_empty() || reading.stop.is_some() => {
+                    notes.answered = notes.answered.max(Some(span.end));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        read: Read,
+        session: &str,
+        around: &HashMap<(TraceId, SpanId), Around>,
+        now: Timestamp,
+        into: &mut Vec<(Place, Event)>,
+    ) {
+        let Read { service, scope, span, mut reading, .. } = read;
+        let outer = outwards(around, &span);
+        let worker = worker(&reading, &outer);
+        if reading.role == Role::Model && reading.asked.is_empty() && reading.said.is_empty() {
+            let kept = self.memory.kept((span.trace, span.id));
+            (reading.asked, reading.said) = (kept.asked, kept.said);
+        }
+        let is_delegated = worker.is_some() || outer.iter().any(|outer| outer.role == Role::Tool);
+        let agent = service.name.as_str();
+        let seen = Seen { depth: outer.len(), span, reading, agent, session, scope: &scope, worker, now };
+        if matches!(seen.reading.role, Role::Model | Role::Agent) {
+            self.told(&seen, is_delegated, into);
+        }
+        events::of(seen, &self.prices, into);
+    }
+
+    /// What the messages of a span tell besides.
+    fn told(&mut self, seen: &Seen<'_>, is_delegated: bool, into: &mut Vec<(Place, Event)>) {
+        let told = Told::by(seen);
+        let times = events::Times::of(seen.span.start, seen.span.end, seen.now);
+        let asked = &seen.reading.asked;
+        if !is_delegated && let Some(prompt) = told.prompt(asked, times.start) {
+            // An agent begins and is then told what to do; a model is told in the asking.
+            let besides = if seen.reading.role == Role::Agent { 1 } else { -1 };
+            into.push((beside_start(seen, besides), prompt));
+        }
+        if seen.reading.role == Role::Model {
+            let notes = self.memory.of(seen.span.trace);
+            let answered = notes.answered.filter(|answered| *answered <= seen.span.start);
+            let began = answered.and_then(|nanos| plausible(nanos, seen.now)).unwrap_or(times.start);
+            let calls = told.calls(asked, began, times.start, |word| notes.has_run(word));
+            into.extend(
+                calls.into_iter().map(|event| (Place::after_ends(event.at.unwrap_or(times.start)), event)),
+            );
+        }
+    }
+}
+
+/// Each event once: what a person asked is told by every call that repeats it.
+pub(crate) fn once(events: impl Iterator<Item = Event>) -> Vec<Event> {
+    let mut there = HashSet::new();
+    events.filter(|event| there.insert((event.session.clone(), event.kind, event.key.clone()))).collect()
+}
+
+fn around(read: &Read) -> ((TraceId, SpanId), Around) {
+    let Read { span, reading, .. } = read;
+    let agent = (reading.role == Role::Agent)
+        .then(|| reading.agent.clone().or_else(|| reading.name.clone()))
+        .flatten();
+    ((span.trace, span.id), Around { parent: span.parent, role: reading.role, agent })
+}
+
+/// The spans around one, as far as they came with it, from the inside out. Ids that lead in a circle end somewhere.
+fn outwards<'a>(around: &'a HashMap<(TraceId, SpanId), Around>, span: &Span) -> Vec<&'a Around> {
+    let mut outer = Vec::new();
+    let mut next = span.parent;
+    while let Some(found) =
+        next.and_then(|id| around.get(&(span.trace, id))).filter(|_| outer.len() < OUTWARDS)
+    {
+        outer.push(found);
+        next = found.parent;
+    }
+    outer
+}
+
+/// The agent that something happened in, if another one is around that.
+fn worker(reading: &Reading, outer: &[&Around]) -> Option<String> {
+    let own = (reading.role == Role::Agent).then_some(reading.agent.as_ref()).flatten();
+    let mut agents = own.into_iter().chain(outer.iter().filter_map(|outer| outer.agent.as_ref()));
+    let inner = agents.next()?;
+    agents.any(|other| other != inner).then(|| inner.clone())
+}

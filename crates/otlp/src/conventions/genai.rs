@@ -1,0 +1,210 @@
+//! OpenTelemetry's own conventions for generative AI, in the revisions that are about.
+//!
+//! | what | since 1.37 | 1.28 to 1.36 | before |
+//! |---|---|---|---|
+//! | who provides the model | `gen_ai.provider.name` | `gen_ai.system` | `gen_ai.system` |
+//! | messages | `gen_ai.input.messages`, `gen_ai.output.messages` | log records `gen_ai.user.message`, … | span events `gen_ai.content.prompt`, … |
+//! | tokens | `gen_ai.usage.input_tokens` | the same | `gen_ai.usage.prompt_tokens` |
+//!
+//! Messages in log records are read in [`crate::logs`].
+
+use serde_json::Value;
+
+use super::{Reading, Role, usage};
+use crate::attributes::Attributes;
+use crate::messages::{self, Message};
+use crate::telemetry::{Moment, Span};
+
+/// Reads a span that speaks this convention.
+pub fn read(span: &mut Span) -> Option<Reading> {
+    let attributes = &mut span.attributes;
+    let operation = attributes.text(&["gen_ai.operation.name", "llm.request.type"]);
+    let role = match operation.as_deref() {
+        Some(operation) => role(operation, attributes),
+        None if attributes.has_prefix("gen_ai.request.") || attributes.has_prefix("gen_ai.completion.") => {
+            Role::Model
+        }
+        None if attributes.get("gen_ai.tool.name").is_some() => Role::Tool,
+        None => return None,
+    };
+    let mut reading = Reading::new(role, "genai");
+    reading.provider = attributes.take_text(&["gen_ai.provider.name", "gen_ai.system"]);
+    attributes.take(&["gen_ai.system"]);
+    reading.agent = attributes.take_text(&["gen_ai.agent.name"]);
+    reading.model = attributes.take_text(&["gen_ai.response.model"]);
+    let asked_for = attributes.take_text(&["gen_ai.request.model"]);
+    reading.model = reading.model.or(asked_for);
+    reading.error = attributes.take_text(&["error.type"]);
+    reading.cost = attributes.take_number(&[
+        "operation.cost",
+        "gen_ai.usage.cost",
+        "gen_ai.cost.total",
+        "gen_ai.usage.cost_usd",
+    ]);
+    match role {
+        Role::Model => model(span, &mut reading),
+        Role::Tool => tool(attributes, &mut reading, operation.as_deref()),
+        _ => {
+            let names: &[&str] = match role {
+                Role::Task => &["gen_ai.task.name", "gen_ai.workflow.name"],
+                _ => &["gen_ai.workflow.name"],
+            };
+            reading.name = attributes.take_text(names);
+            reading.asked = asked(attributes);
+            reading.said = said(attributes);
+            reading.input = attributes.take_document(&["gen_ai.task.input"]);
+            reading.output = attributes.take_document(&["gen_ai.task.output", "final_result"]);
+        }
+    }
+    attributes_done(&mut span.attributes);
+    Some(reading)
+}
+
+fn role(operation: &str, attributes: &Attributes) -> Role {
+    match operation {
+        "chat" | "completion" | "text_completion" | "generate_content" | "embeddings" | "embedding"
+        | "rerank" => Role::Model,
+        "execute_tool" | "retrieval" => Role::Tool,
+        "invoke_agent" => Role::Agent,
+        "invoke_workflow" | "plan" | "execute_task" | "create_agent" => Role::Task,
+        memory if memory.ends_with("_memory") => Role::Tool,
+        _ if attributes.get("gen_ai.request.model").is_some() => Role::Model,
+        _ => Role::Task,
+    }
+}
+
+/// What was taken apart by its other names.
+fn attributes_done(attributes: &mut Attributes) {
+    attributes.take(&["gen_ai.operation.name"]);
+    attributes.take(&["llm.request.type"]);
+}
+
+fn model(span: &mut Span, reading: &mut Reading) {
+    let attributes = &mut span.attributes;
+    reading.asked = asked(attributes);
+    reading.said = said(attributes);
+    for moment in std::mem::take(&mut span.events) {
+        if let Some(moment) = message(moment, reading) {
+            span.events.push(moment);
+        }
+    }
+    reading.tools = attributes.take_document(&["gen_ai.tool.definitions", "llm.request.functions"]);
+    reading.stop = attributes.take_texts(&["gen_ai.response.finish_reasons"]).into_iter().next();
+    let details = attributes.take_count(&["gen_ai.usage.details.reasoning_tokens"]);
+    reading.usage = usage(
+        attributes.take_count(&["gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"]),
+        attributes.take_count(&["gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"]),
+        attributes
+            .take_count(&["gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"]),
+        attributes.take_count(&[
+            "gen_ai.usage.cache_creation.input_tokens",
+            "gen_ai.usage.cache_creation_input_tokens",
+        ]),
+        attributes
+            .take_count(&["gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens"])
+            .or(details),
+    );
+    if let Some(Value::Object(parameters)) = attributes.take_flattened("gen_ai.request.") {
+        reading.parameters = parameters;
+    }
+}
+
+fn tool(attributes: &mut Attributes, reading: &mut Reading, operation: Option<&str>) {
+    reading.name = attributes.take_text(&["gen_ai.tool.name", "gen_ai.data_source.id"]);
+    if reading.name.is_none() {
+        reading.name = operation.map(str::to_owned);
+    }
+    reading.call = attributes.take_text(&["gen_ai.tool.call.id"]);
+    reading.input = attributes.take_document(&[
+        "gen_ai.tool.call.arguments",
+        "gen_ai.retrieval.query.text",
+        "tool_arguments",
+    ]);
+    reading.output =
+        attributes.take_document(&["gen_ai.tool.call.result", "gen_ai.retrieval.documents", "tool_response"]);
+}
+
+/// The instructions and messages that a model or an agent was given.
+pub(crate) fn asked(attributes: &mut Attributes) -> Vec<Message> {
+    let instructions = attributes.take_document(&["gen_ai.system_instructions"]);
+    let mut asked = Vec::new();
+    if let Some(instructions) = instructions {
+        let parts = match instructions {
+            Value::Array(parts) => Value::Array(parts),
+            one => Value::Array(vec![one]),
+        };
+        asked.push(Message::read(serde_json::json!({ "parts": parts }), "system"));
+    }
+    let messages = attributes.take(&["gen_ai.input.messages"]);
+    asked.extend(messages.into_iter().flat_map(|value| messages::read_all(value, "user")));
+    if asked.iter().all(|message| message.role == "system") {
+        // OpenLLMetry's older form.
+        let flattened = attributes.take_flattened("gen_ai.prompt.");
+        asked.extend(flattened.into_iter().flat_map(|value| messages::read_all(value, "user")));
+    }
+    asked.retain(|message| !message.is_empty());
+    asked
+}
+
+/// The messages that came back.
+pub(crate) fn said(attributes: &mut Attributes) -> Vec<Message> {
+    let messages = attributes.take(&["gen_ai.output.messages"]);
+    let mut said: Vec<_> =
+        messages.into_iter().flat_map(|value| messages::read_all(value, "assistant")).collect();
+    if said.is_empty() {
+        let flattened = attributes.take_flattened("gen_ai.completion.");
+        said.extend(flattened.into_iter().flat_map(|value| messages::read_all(value, "assistant")));
+    }
+    said
+}
+
+/// A message that came as an event of the span, in the form of before 1.37; anything else is given back.
+fn message(mut moment: Moment, reading: &mut Reading) -> Option<Moment> {
+    match moment.name.as_str() {
+        "gen_ai.content.prompt" => {
+            let prompt = moment.attributes.take(&["gen_ai.prompt"])?;
+            reading.asked.extend(messages::read_all(prompt, "user"));
+        }
+        "gen_ai.content.completion" => {
+            let completion = moment.attributes.take(&["gen_ai.completion"])?;
+            reading.said.extend(messages::read_all(completion, "assistant"));
+        }
+        "gen_ai.client.inference.operation.details" => {
+            reading.asked.extend(asked(&mut moment.attributes));
+            reading.said.extend(said(&mut moment.attributes));
+        }
+        name => {
+            let Some(role) = role_of(name) else { return Some(moment) };
+            let body = moment.attributes.rest()?;
+            into(role, body, &mut reading.asked, &mut reading.said);
+        }
+    }
+    None
+}
+
+/// Who speaks in an event or a record of this name.
+pub(crate) fn role_of(name: &str) -> Option<&str> {
+    match name.strip_prefix("gen_ai.")? {
+        "choice" => Some("choice"),
+        rest => rest.strip_suffix(".message"),
+    }
+}
+
+/// A message from the body of an event, to where it belongs.
+pub(crate) fn into(role: &str, body: Value, asked: &mut Vec<Message>, said: &mut Vec<Message>) {
+    let (to, role, body) = match (role, body) {
+        ("choice", Value::Object(mut fields)) => {
+            let inner = match fields.remove("message") {
+                Some(inner) => inner,
+                None => Value::Object(fields),
+            };
+            (said, "assistant", inner)
+        }
+        ("choice", other) => (said, "assistant", other),
+        (role, other) => (asked, role, other),
+    };
+    let message = Message::read(body, role);
+    if !message.is_empty() {
+        to.push(message);
+    }
+}

@@ -1,0 +1,43 @@
+//! OpenLLMetry (Traceloop): `traceloop.span.kind` for what is around model calls, GenAI attributes for these themselves.
+
+use super::{Reading, Role};
+use crate::langchain;
+use crate::telemetry::Span;
+
+/// Reads a span, or adds to what the GenAI attributes of it said.
+pub fn read(span: &mut Span, known: Option<Reading>) -> Option<Reading> {
+    let attributes = &mut span.attributes;
+    let kind = attributes.take_text(&["traceloop.span.kind"]);
+    let role = kind.as_deref().map(|kind| match kind {
+        "tool" => Role::Tool,
+        "agent" => Role::Agent,
+        _ => Role::Task,
+    });
+    let mut reading = match (known, role) {
+        (Some(known), _) => known,
+        (None, Some(role)) => Reading::new(role, "traceloop"),
+        // Not a span of this convention, or one of another.
+        (None, None) => return None,
+    };
+    let name = attributes.take_text(&["traceloop.entity.name"]);
+    let workflow = attributes.text(&["traceloop.workflow.name"]);
+    if reading.role != Role::Model {
+        reading.name = reading.name.or(name).or(workflow.filter(|_| kind.as_deref() == Some("workflow")));
+        let input = attributes.take_document(&["traceloop.entity.input"]);
+        let output = attributes.take_document(&["traceloop.entity.output"]);
+        if let Some(input) = reading.input.take().or(input) {
+            let (inner, rest) = langchain::input(input);
+            reading.input = Some(inner);
+            rest.into_iter().for_each(|rest| attributes.put_back("traceloop.entity.input", rest));
+        }
+        if let Some(output) = reading.output.take().or(output) {
+            let (inner, rest) = langchain::output(output);
+            rest.into_iter().for_each(|rest| attributes.put_back("traceloop.entity.output", rest));
+            let inner = langchain::tool_output(inner);
+            reading.call = reading.call.or(inner.call);
+            reading.failed |= inner.failed;
+            reading.output = Some(inner.content);
+        }
+    }
+    Some(reading)
+}

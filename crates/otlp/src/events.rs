@@ -1,0 +1,426 @@
+//! From what a span says to the events it stands for: a beginning and an end, and what its messages tell besides.
+
+use serde_json::{Map, Value, json};
+use stepback_exchange::prices::Prices;
+use stepback_model::event::{Event, Trouble};
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
+
+use crate::conventions::{Reading, Role};
+use crate::messages::{Call, Message};
+use crate::telemetry::{Moment, Span, TraceId};
+use crate::words::{about, count, in_short, one_line};
+
+/// A moment more than this after now is a mistake of a clock. In microseconds.
+const AHEAD: i64 = 86_400_000_000;
+
+/// Where an event stands among others of the same moment; see [`Place::order`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    at: Timestamp,
+    /// Ends of what began before come first, then beginnings, then ends of what took no time at all.
+    phase: u8,
+    /// Outer spans begin before inner ones and end after them.
+    rank: i32,
+}
+
+/// A span with what it says and where it belongs.
+pub struct Seen<'a> {
+    /// The span; its attributes are what no convention took.
+    pub span: Span,
+    /// What it says.
+    pub reading: Reading,
+    /// The service's name.
+    pub agent: &'a str,
+    /// The session.
+    pub session: &'a str,
+    /// The instrumentation.
+    pub scope: &'a str,
+    /// How many spans around it are known.
+    pub depth: usize,
+    /// The agent it happened in, if that is one that another agent called.
+    pub worker: Option<String>,
+    /// The moment of arrival.
+    pub now: Timestamp,
+}
+
+/// When a span began and ended, as far as that makes sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// When it began.
+    pub start: Timestamp,
+    /// When it ended, never before it began.
+    pub end: Timestamp,
+    /// How long it took, in microseconds, if that is known.
+    pub took: Option<u64>,
+    /// Whether what the span said had to be mended.
+    pub mended: bool,
+}
+
+/// A moment in nanoseconds, unless it cannot be one.
+pub fn plausible(nanos: u64, now: Timestamp) -> Option<Timestamp> {
+    let micros = i64::try_from(nanos / 1000).ok()?;
+    (micros > 0 && micros <= now.as_micros().saturating_add(AHEAD)).then(|| Timestamp::from_micros(micros))
+}
+
+impl Times {
+    /// Of a span that arrived at `now`.
+    pub fn of(start: u64, end: u64, now: Timestamp) -> Self {
+        match (plausible(start, now), plausible(end, now)) {
+            (Some(from), Some(to)) if from <= to => {
+                Self { start: from, end: to, took: Some((end - start) / 1000), mended: false }
+            }
+            (Some(one), _) | (None, Some(one)) => Self { start: one, end: one, took: None, mended: true },
+            (None, None) => Self { start: now, end: now, took: None, mended: true },
+        }
+    }
+}
+
+impl Place {
+    /// Of something that ends at `times.end`.
+    fn end(times: &Times, depth: usize) -> Self {
+        let phase = if times.start < times.end { 0 } else { 2 };
+        Self { at: times.end, phase, rank: -2 * rank(depth) }
+    }
+
+    /// Of something that begins; `besides` is -1 for what comes right before it and 1 for what comes right after.
+    fn start(times: &Times, depth: usize, besides: i32) -> Self {
+        Self { at: times.start, phase: 1, rank: 4 * rank(depth) + besides }
+    }
+
+    /// Behind everything that ended at a moment.
+    pub fn after_ends(at: Timestamp) -> Self {
+        Self { at, phase: 0, rank: i32::MAX }
+    }
+}
+
+fn rank(depth: usize) -> i32 {
+    i32::try_from(depth).unwrap_or(i32::MAX).min(1000)
+}
+
+/// The events of one span. `prices` say what a model call costs if the span does not.
+pub fn of(seen: Seen<'_>, prices: &Prices, into: &mut Vec<(Place, Event)>) {
+    let times = Times::of(seen.span.start, seen.span.end, seen.now);
+    let (start, end) = (Place::start(&times, seen.depth, 0), Place::end(&times, seen.depth));
+    let trouble = trouble(&seen);
+    let (began, ended) = kinds(seen.reading.role, trouble.is_some());
+    let id = format!("span {} {}", seen.span.trace, seen.span.id);
+    if let Some(kind) = began {
+        let mut event = base(&seen, kind, began_words(&seen));
+        event.at = Some(times.start);
+        event.key = Some(format!("{id} began"));
+        event.input = input(&seen.reading);
+        event.metadata = Some(Value::Object(identity(&seen)));
+        into.push((start, event));
+    }
+    let mut event = base(&seen, ended, ended_words(&seen, trouble.as_ref()));
+    event.at = Some(times.end);
+    event.key = Some(format!("{id} ended"));
+    event.output = output(&seen.reading);
+    if began.is_none() {
+        event.input = input(&seen.reading);
+    }
+    event.error = trouble;
+    event.duration = times.took;
+    event.metadata = Some(Value::Object(facts(&seen, &times, prices)));
+    event.raw = raw(seen.span);
+    into.push((end, event));
+}
+
+/// What a beginning and an end of this are.
+fn kinds(role: Role, failed: bool) -> (Option<StepKind>, StepKind) {
+    match role {
+        Role::Model => (Some(StepKind::ModelStart), StepKind::ModelEnd),
+        Role::Tool => (Some(StepKind::ToolStart), StepKind::ToolEnd),
+        Role::Task if failed => (Some(StepKind::TaskStarted), StepKind::TaskFailed),
+        Role::Task => (Some(StepKind::TaskStarted), StepKind::TaskCompleted),
+        Role::Guard => (None, StepKind::Decision),
+        Role::Agent | Role::Plain => (Some(StepKind::AgentStep), StepKind::AgentStep),
+    }
+}
+
+fn base(seen: &Seen<'_>, kind: StepKind, summary: String) -> Event {
+    let Seen { span, reading, .. } = seen;
+    let (call, tool) = match reading.role {
+        Role::Model => (Some(span.id.to_string()), reading.model.clone()),
+        Role::Tool => (reading.call.clone().or_else(|| Some(span.id.to_string())), Some(name(seen))),
+        _ => (None, None),
+    };
+    Event { call, tool, worker: seen.worker.clone(), ..Event::new(seen.agent, seen.session, kind, summary) }
+}
+
+/// What the span is called for people.
+fn name(seen: &Seen<'_>) -> String {
+    let Seen { span, reading, .. } = seen;
+    let own = match reading.role {
+        Role::Agent => reading.agent.as_ref().or(reading.name.as_ref()),
+        _ => reading.name.as_ref(),
+    };
+    let own = own.unwrap_or(&span.name);
+    one_line(if own.is_empty() { "unnamed" } else { own })
+}
+
+fn began_words(seen: &Seen<'_>) -> String {
+    let Seen { reading, .. } = seen;
+    match reading.role {
+        Role::Model => {
+            let model = reading.model.as_deref().unwrap_or(&seen.span.name);
+            let mut parts = Vec::new();
+            if !reading.asked.is_empty() {
+                parts.push(count(reading.asked.len(), "message"));
+            }
+            if let Some(Value::Array(tools)) = &reading.tools {
+                parts.push(count(tools.len(), "tool"));
+            }
+            match parts.is_empty() {
+                true => one_line(model),
+                false => one_line(&format!("{model}: {}", parts.join(", "))),
+            }
+        }
+        Role::Tool => about(&name(seen), reading.input.as_ref()),
+        _ => format!("{} began", name(seen)),
+    }
+}
+
+fn ended_words(seen: &Seen<'_>, trouble: Option<&Trouble>) -> String {
+    let Seen { reading, .. } = seen;
+    if let Some(trouble) = trouble {
+        return one_line(&format!("{} failed: {}", name(seen), trouble.message));
+    }
+    match reading.role {
+        Role::Model => in_words(&reading.said)
+            .or_else(|| reading.output.as_ref().map(in_short).filter(|text| !text.is_empty()))
+            .unwrap_or_else(|| {
+                format!("{} answered", one_line(reading.model.as_deref().unwrap_or(&seen.span.name)))
+            }),
+        Role::Tool => about(&name(seen), reading.output.as_ref()),
+        Role::Guard => about(&name(seen), reading.output.as_ref()),
+        Role::Task => format!("{} done", name(seen)),
+        Role::Agent | Role::Plain => format!("{} ended", name(seen)),
+    }
+}
+
+/// What a model said, on one line.
+pub fn in_words(said: &[Message]) -> Option<String> {
+    let text = said.iter().find(|message| !message.text.trim().is_empty());
+    if let Some(message) = text {
+        return Some(one_line(&message.text));
+    }
+    let calls: Vec<&str> =
+        said.iter().flat_map(|message| &message.calls).map(|call| call.name.as_str()).collect();
+    (!calls.is_empty()).then(|| one_line(&format!("calls {}", calls.join(", "))))
+}
+
+/// Messages as steps hold them.
+pub fn listed(messages: &[Message]) -> Value {
+    messages.iter().map(Message::value).collect()
+}
+
+fn input(reading: &Reading) -> Option<Value> {
+    if reading.input.is_some() {
+        return reading.input.clone();
+    }
+    let mut fields = Map::new();
+    if !reading.asked.is_empty() {
+        fields.insert("messages".into(), listed(&reading.asked));
+    }
+    if let Some(tools) = &reading.tools {
+        fields.insert("tools".into(), tools.clone());
+    }
+    if !reading.parameters.is_empty() {
+        fields.insert("parameters".into(), Value::Object(reading.parameters.clone()));
+    }
+    (!fields.is_empty()).then_some(Value::Object(fields))
+}
+
+fn output(reading: &Reading) -> Option<Value> {
+    match reading.said.is_empty() {
+        true => reading.output.clone(),
+        false => Some(json!({ "messages": listed(&reading.said) })),
+    }
+}
+
+/// By which trace and step find each other.
+fn identity(seen: &Seen<'_>) -> Map<String, Value> {
+    let Seen { span, reading, .. } = seen;
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            fields.insert(name.to_owned(), Value::String(value));
+        }
+    };
+    put("trace_id", Some(span.trace.to_string()));
+    put("span_id", Some(span.id.to_string()));
+    put("parent_span_id", span.parent.map(|parent| parent.to_string()));
+    put("span_name", Some(span.name.clone()));
+    put("scope", Some(seen.scope.to_owned()));
+    put("convention", Some(reading.convention.to_owned()));
+    put("agent", reading.agent.clone());
+    put("provider", reading.provider.clone());
+    put("model", reading.model.clone().filter(|_| reading.role == Role::Model));
+    fields
+}
+
+fn facts(seen: &Seen<'_>, times: &Times, prices: &Prices) -> Map<String, Value> {
+    let Seen { span, reading, .. } = seen;
+    let mut fields = identity(seen);
+    if let Some(usage) = reading.usage {
+        fields.insert("usage".into(), json!(usage));
+    }
+    let listed =
+        reading.model.as_ref().zip(reading.usage).and_then(|(model, usage)| prices.cost(model, &usage));
+    let cost = reading.cost.or_else(|| listed.map(|micros| micros as f64 / 1e6));
+    if let Some(cost) = cost.filter(|cost| *cost >= 0.0 && reading.role == Role::Model) {
+        fields.insert("cost_usd".into(), json!(cost));
+    }
+    if let Some(stop) = &reading.stop {
+        fields.insert("stop".into(), json!(stop));
+    }
+    if !span.links.is_empty() {
+        let link = |link: &crate::telemetry::Link| json!({ "trace_id": link.trace.to_string(), "span_id": link.span.to_string() });
+        fields.insert("links".into(), span.links.iter().map(link).collect());
+    }
+    if times.mended {
+        fields.insert("times_as_sent".into(), json!({ "start": span.start, "end": span.end }));
+    }
+    let left_out = span.left_out.saturating_add(span.attributes.over());
+    if left_out > 0 {
+        fields.insert("left_out".into(), json!(left_out));
+    }
+    fields
+}
+
+/// What went wrong, if the span says so.
+fn trouble(seen: &Seen<'_>) -> Option<Trouble> {
+    let Seen { span, reading, .. } = seen;
+    if span.failed.is_none() && reading.error.is_none() && !reading.failed {
+        return None;
+    }
+    let exception = span.events.iter().rev().find(|moment| moment.name == "exception");
+    let of = |name: &str| exception.and_then(|moment| moment.attributes.text(&[name]));
+    let said = span.failed.clone().filter(|said| !said.is_empty());
+    let output = reading.output.as_ref().map(in_short).filter(|_| reading.failed);
+    let message = of("exception.message").or(said).or(output).or_else(|| reading.error.clone());
+    Some(Trouble {
+        name: reading.error.clone().or_else(|| of("exception.type")),
+        message: message.unwrap_or_else(|| "no reason was given".into()),
+        stack: of("exception.stacktrace"),
+        cause: None,
+    })
+}
+
+/// What no convention took.
+fn raw(span: Span) -> Option<Value> {
+    let mut fields = Map::new();
+    let moment = |moment: Moment| json!({ "name": moment.name, "at": moment.at, "attributes": moment.attributes.rest() });
+    let moments: Vec<Value> = span.events.into_iter().map(moment).collect();
+    if let Some(attributes) = span.attributes.rest() {
+        fields.insert("attributes".into(), attributes);
+    }
+    if !moments.is_empty() {
+        fields.insert("events".into(), Value::Array(moments));
+    }
+    (!fields.is_empty()).then_some(Value::Object(fields))
+}
+
+/// Where something that only messages tell of belongs.
+pub struct Told<'a> {
+    /// The service's name.
+    pub agent: &'a str,
+    /// The session.
+    pub session: &'a str,
+    /// The trace.
+    pub trace: TraceId,
+    /// Of the span that the messages belong to.
+    pub identity: Map<String, Value>,
+    /// The agent it happened in, if that is one that another agent called.
+    pub worker: Option<String>,
+}
+
+impl<'a> Told<'a> {
+    /// By the messages of a span.
+    pub fn by(seen: &Seen<'a>) -> Self {
+        let mut identity = identity(seen);
+        identity.retain(|name, _| ["trace_id", "span_id"].contains(&name.as_str()));
+        identity.insert("from".into(), json!("messages"));
+        let Seen { agent, session, .. } = *seen;
+        Self { agent, session, trace: seen.span.trace, identity, worker: seen.worker.clone() }
+    }
+
+    fn event(&self, kind: StepKind, summary: String, key: String, at: Timestamp) -> Event {
+        Event {
+            at: Some(at),
+            key: Some(key),
+            worker: self.worker.clone(),
+            metadata: Some(Value::Object(self.identity.clone())),
+            ..Event::new(self.agent, self.session, kind, summary)
+        }
+    }
+
+    /// What a person asked, if the last message is a person's. The same one at the same place of a conversation is one step,
+    /// however many calls repeat it.
+    pub fn prompt(&self, asked: &[Message], at: Timestamp) -> Option<Event> {
+        let last = asked.last().filter(|last| last.role == "user" && last.results.is_empty())?;
+        let text = Some(&last.text).filter(|text| !text.trim().is_empty())?;
+        let number = asked.iter().filter(|message| message.role == "user").count();
+        let key = format!("prompt {} {number} {}", self.trace, digest(&[text]));
+        let mut event = self.event(StepKind::UserInput, one_line(text), key, at);
+        event.input = Some(json!({ "prompt": text }));
+        Some(event)
+    }
+
+    /// Calls whose results are the last messages, and which `has_run` does not know: the model was asked again because they had
+    /// run. They began when it had answered, and ended before it was asked again.
+    pub fn calls(
+        &self,
+        asked: &[Message],
+        began: Timestamp,
+        ended: Timestamp,
+        has_run: impl Fn(&str) -> bool,
+    ) -> Vec<Event> {
+        let fresh = asked.iter().rev().take_while(|message| !message.results.is_empty()).count();
+        let (before, tail) = asked.split_at(asked.len() - fresh);
+        let outcomes: Vec<_> = tail.iter().flat_map(|message| &message.results).collect();
+        let turn = before.iter().rev().find(|message| !message.calls.is_empty());
+        let turn = turn.map(|message| message.calls.as_slice()).unwrap_or_default();
+        let (mut starts, mut ends) = (Vec::new(), Vec::new());
+        for (at, outcome) in outcomes.iter().enumerate() {
+            let mut asked_for = before.iter().rev().flat_map(|message| &message.calls);
+            let by_id = asked_for.find(|call| call.id.is_some() && call.id == outcome.id);
+            // Some give a call one id where it is asked for and another where it is answered; the order is the same.
+            let call = by_id.or_else(|| turn.get(at).filter(|_| turn.len() == outcomes.len()));
+            let unknown =
+                Call { name: outcome.name.clone().unwrap_or_else(|| "tool".into()), ..Call::default() };
+            let Call { name, arguments, .. } = call.unwrap_or(&unknown);
+            if has_run(name) || outcome.id.as_deref().is_some_and(&has_run) {
+                continue;
+            }
+            let input = Some(arguments.clone()).filter(|arguments| !arguments.is_null());
+            let content = &outcome.content;
+            let digest = digest(&[name, &arguments.to_string(), &content.to_string()]);
+            let id = outcome.id.clone().unwrap_or_else(|| digest.clone());
+            let key = format!("call {} {id} {digest}", self.trace);
+            let about_call =
+                |event: Event| Event { call: Some(id.clone()), tool: Some(name.clone()), ..event };
+            let start = self.event(StepKind::ToolStart, about(name, input.as_ref()), key.clone(), began);
+            starts.push(Event { input, ..about_call(start) });
+            let end = self.event(StepKind::ToolEnd, about(name, Some(content)), key, ended);
+            ends.push(Event { output: Some(content.clone()), ..about_call(end) });
+        }
+        starts.into_iter().chain(ends).collect()
+    }
+}
+
+/// Enough of a hash to tell texts apart.
+pub fn digest(texts: &[&str]) -> String {
+    let all = texts.join("\0");
+    let hash = Hash::of(ObjectKind::Blob, all.as_bytes());
+    hash.as_bytes()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where the beginning of a span stands, with what comes right before or after it.
+pub fn beside_start(seen: &Seen<'_>, besides: i32) -> Place {
+    let times = Times::of(seen.span.start, seen.span.end, seen.now);
+    Place::start(&times, seen.depth, besides)
+}

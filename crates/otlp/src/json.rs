@@ -1,0 +1,425 @@
+//! The JSON form of OTLP, which is almost the JSON form of protobuf: ids are hex, enums are numbers.
+//!
+//! Senders are not that exact. Numbers are taken as text and text as numbers, enums also by name (that is what protobuf's own
+//! JSON writes), ids also as base64, which cannot be taken for hex because it is shorter. Each span is cut out first and
+//! read by itself, so that one that makes no sense is left out alone.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::attributes::{Attributes, clipped};
+use crate::protobuf::float;
+use crate::read::Malformed;
+use crate::telemetry::{Batch, Group, Link, LogRecord, Moment, Rejected, Side, Span, SpanId, TraceId};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Traces<'a> {
+    #[serde(borrow, default)]
+    resource_spans: Option<Vec<OfResource<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Logs<'a> {
+    #[serde(borrow, default)]
+    resource_logs: Option<Vec<OfResource<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfResource<'a> {
+    #[serde(default)]
+    resource: Option<Resource>,
+    #[serde(borrow, default, alias = "scopeLogs")]
+    scope_spans: Option<Vec<OfScope<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    #[serde(default)]
+    attributes: Option<Vec<Pair>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfScope<'a> {
+    #[serde(default)]
+    scope: Option<Scope>,
+    #[serde(borrow, default, alias = "logRecords")]
+    spans: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Scope {
+    #[serde(default)]
+    name: Option<String>,
+}
+
+/// Reads an `ExportTraceServiceRequest`.
+pub fn traces(bytes: &[u8]) -> Result<Batch<Span>, Malformed> {
+    let request: Traces<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
+    Ok(batch(request.resource_spans, "span", |text| serde_json::from_str::<JsonSpan<'_>>(text)?.span()))
+}
+
+/// Reads an `ExportLogsServiceRequest`.
+pub fn logs(bytes: &[u8]) -> Result<Batch<LogRecord>, Malformed> {
+    let request: Logs<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
+    Ok(batch(request.resource_logs, "log record", |text| serde_json::from_str::<JsonLog<'_>>(text)?.record()))
+}
+
+fn malformed(error: serde_json::Error) -> Malformed {
+    Malformed(format!("the request cannot be read: {error}"))
+}
+
+fn batch<T>(
+    resources: Option<Vec<OfResource<'_>>>,
+    what: &str,
+    read: fn(&str) -> Result<T, serde_json::Error>,
+) -> Batch<T> {
+    let (mut groups, mut rejected) = (Vec::new(), Rejected::default());
+    for of_resource in resources.into_iter().flatten() {
+        let attributes = of_resource.resource.and_then(|resource| resource.attributes);
+        let resource: Arc<Attributes> = Arc::new(gathered(attributes));
+        for of_scope in of_resource.scope_spans.into_iter().flatten() {
+            let scope = of_scope.scope.and_then(|scope| scope.name).unwrap_or_default().into();
+            let mut items = Vec::new();
+            for raw in of_scope.spans.into_iter().flatten() {
+                match read(raw.get()) {
+                    Ok(item) => items.push(item),
+                    Err(error) => rejected.add(format!("a {what}: {}", without_place(&error))),
+                }
+            }
+            groups.push(Group { resource: resource.clone(), scope, items });
+        }
+    }
+    Batch { groups, rejected }
+}
+
+/// What is wrong, without the line and column within a piece that nobody sees.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+fn gathered(pairs: Option<Vec<Pair>>) -> Attributes {
+    pairs.into_iter().flatten().map(|pair| (pair.key, pair.value.0)).collect()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonSpan<'a> {
+    #[serde(borrow, default)]
+    trace_id: Text<'a>,
+    #[serde(borrow, default)]
+    span_id: Text<'a>,
+    #[serde(borrow, default)]
+    parent_span_id: Text<'a>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    kind: Value,
+    #[serde(default)]
+    start_time_unix_nano: Count,
+    #[serde(default)]
+    end_time_unix_nano: Count,
+    #[serde(default)]
+    attributes: Option<Vec<Pair>>,
+    #[serde(borrow, default)]
+    events: Option<Vec<JsonMoment<'a>>>,
+    #[serde(borrow, default)]
+    links: Option<Vec<JsonLink<'a>>>,
+    #[serde(default)]
+    status: Option<Status>,
+    #[serde(default)]
+    dropped_attributes_count: Count,
+    #[serde(default)]
+    dropped_events_count: Count,
+    #[serde(default)]
+    dropped_links_count: Count,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonMoment<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(default)]
+    time_unix_nano: Count,
+    #[serde(default)]
+    attributes: Option<Vec<Pair>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonLink<'a> {
+    #[serde(borrow, default)]
+    trace_id: Text<'a>,
+    #[serde(borrow, default)]
+    span_id: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    code: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JsonLog<'a> {
+    #[serde(default)]
+    time_unix_nano: Count,
+    #[serde(default)]
+    observed_time_unix_nano: Count,
+    #[serde(default)]
+    severity_number: Value,
+    #[serde(default)]
+    event_name: Option<String>,
+    #[serde(default)]
+    body: Option<AnyValue>,
+    #[serde(default)]
+    attributes: Option<Vec<Pair>>,
+    #[serde(borrow, default)]
+    trace_id: Text<'a>,
+    #[serde(borrow, default)]
+    span_id: Text<'a>,
+}
+
+impl JsonSpan<'_> {
+    fn span(self) -> Result<Span, serde_json::Error> {
+        let missing = |what| Error::custom(format_args!("it has no {what}, or one of zeros only"));
+        let links = self.links.into_iter().flatten().filter_map(|link| {
+            Some(Link { trace: link.trace_id.trace().ok()??, span: link.span_id.span("").ok()?? })
+        });
+        let moments = self.events.into_iter().flatten().map(|moment| Moment {
+            name: moment.name.0.into_owned(),
+            at: moment.time_unix_nano.0,
+            attributes: gathered(moment.attributes),
+        });
+        let status =
+            self.status.filter(|status| number(&status.code, "STATUS_CODE_", &["UNSET", "OK", "ERROR"]) == 2);
+        Ok(Span {
+            trace: self.trace_id.trace()?.ok_or_else(|| missing("trace id"))?,
+            id: self.span_id.span("the span id")?.ok_or_else(|| missing("span id"))?,
+            parent: self.parent_span_id.span("the parent's span id")?,
+            name: self.name.unwrap_or_default(),
+            side: Side::of(number(&self.kind, "SPAN_KIND_", &KINDS)),
+            start: self.start_time_unix_nano.0,
+            end: self.end_time_unix_nano.0,
+            attributes: gathered(self.attributes),
+            events: moments.collect(),
+            links: links.collect(),
+            failed: status.map(|status| status.message.unwrap_or_default()),
+            left_out: [self.dropped_attributes_count, self.dropped_events_count, self.dropped_links_count]
+                .iter()
+                .fold(0, |sum, count| sum.saturating_add(count.0)),
+        })
+    }
+}
+
+const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+
+/// An enum's value, given as a number or by name.
+fn number(value: &Value, prefix: &str, names: &[&str]) -> u64 {
+    let text = value.as_str().and_then(|text| {
+        let named = names.iter().position(|name| text.strip_prefix(prefix) == Some(name));
+        named.map(|at| at as u64).or_else(|| text.parse().ok())
+    });
+    value.as_u64().or(text).unwrap_or(0)
+}
+
+impl JsonLog<'_> {
+    fn record(self) -> Result<LogRecord, serde_json::Error> {
+        Ok(LogRecord {
+            at: self.time_unix_nano.0,
+            observed: self.observed_time_unix_nano.0,
+            severity: severity(&self.severity_number),
+            event: self.event_name.unwrap_or_default(),
+            body: self.body.map(|body| clipped(body.0)),
+            attributes: gathered(self.attributes),
+            trace: self.trace_id.trace()?,
+            span: self.span_id.span("the span id")?,
+        })
+    }
+}
+
+/// Severities by name: `SEVERITY_NUMBER_ERROR`, `SEVERITY_NUMBER_ERROR2`, …
+fn severity(value: &Value) -> u64 {
+    const NAMES: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"];
+    let named = value.as_str().and_then(|text| text.strip_prefix("SEVERITY_NUMBER_")).and_then(|name| {
+        let level = NAMES.iter().position(|level| name.starts_with(level))?;
+        let finer = name[NAMES[level].len()..].parse::<u64>().unwrap_or(1);
+        Some(level as u64 * 4 + finer.clamp(1, 4))
+    });
+    named.unwrap_or_else(|| number(value, "", &[]))
+}
+
+/// A text that may be absent or `null`.
+#[derive(Default)]
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
+        let text = Option::<Borrowed<'a>>::deserialize(deserializer)?;
+        Ok(Self(text.map_or_else(Cow::default, |text| text.0)))
+    }
+}
+
+impl Text<'_> {
+    fn trace(&self) -> Result<Option<TraceId>, serde_json::Error> {
+        TraceId::of(&self.bytes("the trace id", 16)?)
+            .map_err(|bad| Error::custom(format_args!("the trace id has {} bytes", bad.0)))
+    }
+
+    fn span(&self, what: &str) -> Result<Option<SpanId>, serde_json::Error> {
+        SpanId::of(&self.bytes(what, 8)?)
+            .map_err(|bad| Error::custom(format_args!("{what} has {} bytes", bad.0)))
+    }
+
+    /// Hex, or base64 if it has the length that so many bytes have there.
+    fn bytes(&self, what: &str, count: usize) -> Result<Vec<u8>, serde_json::Error> {
+        let text = self.0.as_bytes();
+        if text.len() == count.div_ceil(3) * 4
+            && text.ends_with(b"=")
+            && let Some(bytes) = from_base64(text)
+        {
+            return Ok(bytes);
+        }
+        let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+        let pairs = text.chunks(2).map(|two| Some(digit(two[0])? << 4 | digit(*two.get(1)?)?));
+        pairs.collect::<Option<_>>().ok_or_else(|| Error::custom(format_args!("{what} is not hex")))
+    }
+}
+
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text.iter().take_while(|byte| **byte != b'=');
+    let mut bytes = Vec::new();
+    let (mut bits, mut held) = (0u32, 0);
+    for digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+            bits &= (1 << held) - 1;
+        }
+    }
+    Some(bytes)
+}
+
+/// A number that may be written as text, as JSON's 64-bit numbers are. What is no number counts as none.
+#[derive(Clone, Copy, Default)]
+struct Count(u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(match Value::deserialize(deserializer)? {
+            Value::String(text) => text.parse().unwrap_or(0),
+            other => other.as_u64().unwrap_or(0),
+        }))
+    }
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: AnyValue,
+}
+
+/// `AnyValue`: an object with one field that says which kind of value it is.
+#[derive(Default)]
+struct AnyValue(Value);
+
+impl<'de> Deserialize<'de> for AnyValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneField;
+
+        impl<'de> Visitor<'de> for OneField {
+            type Value = AnyValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value with its kind, such as {\"stringValue\": …}")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<AnyValue, E> {
+                Ok(AnyValue::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyValue, A::Error> {
+                let mut value = Value::Null;
+                while let Some(kind) = map.next_key::<Cow<'de, str>>()? {
+                    value = match &*kind {
+                        "stringValue" | "boolValue" | "bytesValue" => map.next_value()?,
+                        "intValue" => whole(map.next_value()?),
+                        "doubleValue" => fraction(map.next_value()?),
+                        "arrayValue" => {
+                            let list = map.next_value::<List<AnyValue>>()?.values.unwrap_or_default();
+                            list.into_iter().map(|item| item.0).collect()
+                        }
+                        "kvlistValue" => {
+                            let pairs = map.next_value::<List<Pair>>()?.values.unwrap_or_default();
+                            let fields: Map<_, _> =
+                                pairs.into_iter().map(|pair| (pair.key, pair.value.0)).collect();
+                            Value::Object(fields)
+                        }
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                }
+                Ok(AnyValue(value))
+            }
+        }
+
+        deserializer.deserialize_any(OneField)
+    }
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    #[serde(default = "Option::default")]
+    values: Option<Vec<T>>,
+}
+
+/// 64-bit numbers are written as text.
+fn whole(value: Value) -> Value {
+    match &value {
+        Value::String(text) => text.parse::<i64>().map_or(value, Value::from),
+        _ => value,
+    }
+}
+
+/// `NaN` and the infinities are written as text, and stay that; so do they from protobuf. 1 is 1.0 here.
+fn fraction(value: Value) -> Value {
+    match &value {
+        Value::Number(number) => number.as_f64().map_or(value, float),
+        Value::String(text) => match text.as_str() {
+            "Infinity" => Value::from("inf"),
+            "-Infinity" => Value::from("-inf"),
+            _ => text.parse::<f64>().map_or(value, float),
+        },
+        _ => value,
+    }
+}

@@ -1,0 +1,240 @@
+//! From log records to events: messages of model calls that came beside their spans, and whatever else an agent logs.
+//!
+//! A record has no id, so it is told by its content: the same record twice is one step.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use stepback_model::event::{Event, Trouble};
+use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
+
+use crate::assemble::{Assembler, IsKnown, Service, Taken, once};
+use crate::conventions::{self, genai};
+use crate::events::{Told, digest, in_words, listed, plausible};
+use crate::memory::Messages;
+use crate::telemetry::{Batch, LogRecord, SpanId, TraceId};
+use crate::words::one_line;
+
+/// Records from here on are errors.
+const ERROR: u64 = 17;
+/// Records below are left out, unless nothing is said about how bad they are.
+const INFO: u64 = 9;
+
+/// The one event that holds all messages of a model call, since 1.38.
+const DETAILS: &str = "gen_ai.client.inference.operation.details";
+
+/// Messages of one model call.
+struct OfCall {
+    service: Service,
+    session: String,
+    trace: TraceId,
+    span: Option<SpanId>,
+    messages: Messages,
+    first: Timestamp,
+    last: Timestamp,
+}
+
+impl Assembler {
+    /// The events of log records that arrived at `now`.
+    pub fn logs(&mut self, batch: Batch<LogRecord>, now: Timestamp, is_known: IsKnown<'_>) -> Taken {
+        let Batch { groups, rejected } = batch;
+        let mut calls: Vec<OfCall> = Vec::new();
+        let mut at_call: HashMap<(Service, TraceId, Option<SpanId>), usize> = HashMap::new();
+        let mut events: Vec<(Service, Event)> = Vec::new();
+        for group in groups {
+            let service = Service::of(&group.resource);
+            let of_service = conventions::session(&group.resource);
+            for mut record in group.items {
+                let at = when(&record, now);
+                let named = conventions::session(&record.attributes).or_else(|| of_service.clone());
+                if let Some(trace) = record.trace
+                    && named.is_some()
+                {
+                    let notes = self.memory.of(trace);
+                    if notes.session.is_none() {
+                        notes.session.clone_from(&named);
+                    }
+                }
+                let name = event_name(&record);
+                let is_message = name == DETAILS || genai::role_of(&name).is_some();
+                if is_message && let Some(trace) = record.trace {
+                    self.memory.of(trace).is_agents = true;
+                }
+                let Some(session) = self.session(&service, named, record.trace, is_known) else { continue };
+                match record.trace.filter(|_| is_message) {
+                    Some(trace) => {
+                        let key = (service.clone(), trace, record.span);
+                        let index = *at_call.entry(key).or_insert_with(|| {
+                            let (service, span) = (service.clone(), record.span);
+                            let messages = Messages::default();
+                            calls.push(OfCall {
+                                service,
+                                session,
+                                trace,
+                                span,
+                                messages,
+                                first: at,
+                                last: at,
+                            });
+                            calls.len() - 1
+                        });
+                        let call = &mut calls[index];
+                        call.first = call.first.min(at);
+                        call.last = call.last.max(at);
+                        message(&name, &mut record, &mut call.messages);
+                    }
+                    None => {
+                        if let Some(event) = other(&service, &session, &name, record, at) {
+                            events.push((service.clone(), event));
+                        }
+                    }
+                }
+            }
+        }
+        for call in calls {
+            self.call(call, &mut events);
+        }
+        let mut services: Vec<(Service, Vec<Event>)> = Vec::new();
+        for (service, event) in events {
+            match services.iter_mut().find(|(known, _)| *known == service) {
+                Some((_, events)) => events.push(event),
+                None => services.push((service, vec![event])),
+            }
+        }
+        for (_, events) in &mut services {
+            events.sort_by_key(|event| event.at);
+            *events = once(std::mem::take(events).into_iter());
+        }
+        Taken { services, rejected }
+    }
+
+    /// The session of a record; none if it is neither an agent's nor says what it belongs to.
+    fn session(
+        &self,
+        service: &Service,
+        named: Option<String>,
+        trace: Option<TraceId>,
+        is_known: IsKnown<'_>,
+    ) -> Option<String> {
+        if named.is_some() {
+            return named;
+        }
+        let trace = trace?;
+        let notes = self.memory.known(trace).filter(|notes| notes.is_agents)?;
+        let own = trace.to_string();
+        Some(match &notes.session {
+            Some(named) if !is_known(service, &own) => named.clone(),
+            _ => own,
+        })
+    }
+
+    /// The steps that the messages of one call tell of. Its span may come later; then it has them too.
+    fn call(&mut self, call: OfCall, into: &mut Vec<(Service, Event)>) {
+        let OfCall { service, session, trace, span, messages, first, last } = call;
+        let mut identity = Map::new();
+        identity.insert("trace_id".into(), json!(trace.to_string()));
+        if let Some(span) = span {
+            identity.insert("span_id".into(), json!(span.to_string()));
+        }
+        identity.insert("from".into(), json!("messages"));
+        let told =
+            Told { agent: &service.name, session: &session, trace, identity: identity.clone(), worker: None };
+        let mut events = Vec::new();
+        events.extend(told.prompt(&messages.asked, first));
+        let notes = self.memory.of(trace);
+        events.extend(told.calls(&messages.asked, first, first, |word| notes.has_run(word)));
+        if !messages.said.is_empty() {
+            let summary = in_words(&messages.said).unwrap_or_else(|| "the model answered".into());
+            let said = listed(&messages.said);
+            let of = span.map_or_else(String::new, |span| span.to_string());
+            events.push(Event {
+                at: Some(last),
+                key: Some(format!("messages {trace} {of} {}", digest(&[&said.to_string()]))),
+                call: span.map(|span| span.to_string()),
+                input: (!messages.asked.is_empty()).then(|| json!({ "messages": listed(&messages.asked) })),
+                output: Some(json!({ "messages": said })),
+                metadata: Some(Value::Object(identity)),
+                ..Event::new(&service.name, &session, StepKind::AgentStep, summary)
+            });
+        }
+        into.extend(events.into_iter().map(|event| (service.clone(), event)));
+        if let Some(span) = span {
+            self.memory.keep((trace, span), messages);
+        }
+    }
+}
+
+fn when(record: &LogRecord, now: Timestamp) -> Timestamp {
+    plausible(record.at, now).or_else(|| plausible(record.observed, now)).unwrap_or(now)
+}
+
+fn event_name(record: &LogRecord) -> String {
+    match record.event.is_empty() {
+        false => record.event.clone(),
+        // Before records had a field for it.
+        true => record.attributes.text(&["event.name"]).unwrap_or_default(),
+    }
+}
+
+fn message(name: &str, record: &mut LogRecord, into: &mut Messages) {
+    if name == DETAILS {
+        into.asked.extend(genai::asked(&mut record.attributes));
+        into.said.extend(genai::said(&mut record.attributes));
+        return;
+    }
+    let Some(role) = genai::role_of(name) else { return };
+    let body = match record.body.take() {
+        Some(body) => body,
+        None => std::mem::take(&mut record.attributes).rest().unwrap_or_default(),
+    };
+    genai::into(role, body, &mut into.asked, &mut into.said);
+}
+
+/// Anything else that was logged.
+fn other(
+    service: &Service,
+    session: &str,
+    name: &str,
+    mut record: LogRecord,
+    at: Timestamp,
+) -> Option<Event> {
+    if (1..INFO).contains(&record.severity) {
+        return None;
+    }
+    let failed = record.severity >= ERROR;
+    let text = match &record.body {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let message = record.attributes.take_text(&["exception.message"]).unwrap_or_else(|| text.clone());
+    let error = failed.then(|| Trouble {
+        name: record.attributes.take_text(&["exception.type", "error.type"]),
+        message,
+        stack: record.attributes.take_text(&["exception.stacktrace"]),
+        cause: None,
+    });
+    let summary = [text.as_str(), name, "a log record"].into_iter().find(|text| !text.trim().is_empty());
+    let mut identity = Map::new();
+    let ids = [
+        ("trace_id", record.trace.map(|id| id.to_string())),
+        ("span_id", record.span.map(|id| id.to_string())),
+        ("event", Some(name.to_owned()).filter(|name| !name.is_empty())),
+    ];
+    for (name, id) in ids {
+        identity.extend(id.map(|id| (name.to_owned(), Value::String(id))));
+    }
+    let raw = record.attributes.rest();
+    let words = json!([record.at, record.observed, record.severity, identity, record.body, raw]).to_string();
+    let kind = if failed { StepKind::Error } else { StepKind::AgentStep };
+    Some(Event {
+        at: Some(at),
+        key: Some(format!("log {}", digest(&[&words]))),
+        output: record.body,
+        error,
+        metadata: Some(Value::Object(identity)),
+        raw: raw.map(|attributes| json!({ "attributes": attributes })),
+        ..Event::new(&service.name, session, kind, one_line(summary.unwrap_or_default()))
+    })
+}

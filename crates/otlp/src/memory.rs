@@ -1,0 +1,148 @@
+//! What is remembered of traces between two requests.
+//!
+//! Spans of one trace arrive in several requests, the inner ones first. What earlier ones said helps to place later ones, and
+//! is only ever a help: forgotten, because the server was started anew or other traces came between, a span without a session of its
+//! own becomes part of a session named after its trace. Everything here has a bound.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::messages::Message;
+use crate::telemetry::{SpanId, TraceId};
+
+/// So many traces are remembered.
+const TRACES: usize = 4096;
+/// So many tools of one trace.
+const TOOLS: usize = 64;
+/// So many messages that wait for their span, in bytes of their texts.
+const WAITING: usize = 8 << 20;
+
+/// What is remembered of one trace.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// The session that one of its spans named.
+    pub session: Option<String>,
+    /// Whether an agent is at work in it.
+    pub is_agents: bool,
+    /// When a model last answered, in nanoseconds.
+    pub answered: Option<u64>,
+    /// Tools that ran and have spans of their own: names, and ids of calls.
+    ran: Vec<String>,
+}
+
+impl Notes {
+    /// A tool has a span of its own.
+    pub fn ran(&mut self, word: &str) {
+        if self.ran.len() < TOOLS && !self.has_run(word) {
+            self.ran.push(word.to_owned());
+        }
+    }
+
+    /// Whether a tool, or the call with that id, has a span of its own.
+    pub fn has_run(&self, word: &str) -> bool {
+        self.ran.iter().any(|known| known == word)
+    }
+}
+
+/// Messages of a model call that came as log records.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Messages {
+    /// What the model was asked with.
+    pub asked: Vec<Message>,
+    /// What it answered.
+    pub said: Vec<Message>,
+}
+
+/// What is remembered of all traces.
+#[derive(Debug, Default)]
+pub struct Memory {
+    traces: HashMap<TraceId, Notes>,
+    /// In the order in which they were first seen.
+    order: VecDeque<TraceId>,
+    waiting: VecDeque<((TraceId, SpanId), usize, Messages)>,
+    waiting_bytes: usize,
+}
+
+impl Memory {
+    /// What is known of a trace.
+    pub fn of(&mut self, trace: TraceId) -> &mut Notes {
+        if !self.traces.contains_key(&trace) {
+            if self.order.len() >= TRACES
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.traces.remove(&oldest);
+            }
+            self.order.push_back(trace);
+        }
+        self.traces.entry(trace).or_default()
+    }
+
+    /// What is known of a trace, if anything is.
+    pub fn known(&self, trace: TraceId) -> Option<&Notes> {
+        self.traces.get(&trace)
+    }
+
+    /// Keeps messages for the span they belong to, which comes later.
+    pub fn keep(&mut self, of: (TraceId, SpanId), messages: Messages) {
+        let size = |message: &Message| message.value().to_string().len();
+        let bytes: usize = messages.asked.iter().chain(&messages.said).map(size).sum();
+        self.waiting_bytes += bytes;
+        self.waiting.push_back((of, bytes, messages));
+        while self.waiting_bytes > WAITING
+            && let Some((_, bytes, _)) = self.waiting.pop_front()
+        {
+            self.waiting_bytes -= bytes;
+        }
+    }
+
+    /// The messages that were kept for a span.
+    pub fn kept(&mut self, of: (TraceId, SpanId)) -> Messages {
+        let mut all = Messages::default();
+        let mut left = VecDeque::new();
+        for (span, bytes, messages) in std::mem::take(&mut self.waiting) {
+            if span == of {
+                self.waiting_bytes -= bytes;
+                all.asked.extend(messages.asked);
+                all.said.extend(messages.said);
+            } else {
+                left.push_back((span, bytes, messages));
+            }
+        }
+        self.waiting = left;
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(number: usize) -> TraceId {
+        TraceId((number as u128 + 1).to_be_bytes())
+    }
+
+    #[test]
+    fn old_traces_are_forgotten() {
+        let mut memory = Memory::default();
+        for number in 0..TRACES + 10 {
+            memory.of(trace(number)).is_agents = true;
+        }
+        assert_eq!(memory.traces.len(), TRACES);
+        assert!(memory.known(trace(9)).is_none());
+        assert!(memory.known(trace(10)).is_some());
+    }
+
+    #[test]
+    fn messages_wait_for_their_span_and_are_bounded() {
+        let mut memory = Memory::default();
+        let of = |number| (trace(number), SpanId([1; 8]));
+        let said =
+            |text: &str| Messages { said: vec![Message::text("assistant", text)], ..Messages::default() };
+        memory.keep(of(1), said("one"));
+        memory.keep(of(2), said("two"));
+        assert_eq!(memory.kept(of(1)), said("one"));
+        assert_eq!(memory.kept(of(1)), Messages::default());
+        memory.keep(of(3), said(&"x".repeat(WAITING)));
+        assert_eq!(memory.kept(of(2)), Messages::default());
+        assert!(memory.waiting_bytes <= WAITING);
+    }
+}

@@ -1,0 +1,436 @@
+//! The protobuf form of OTLP: the wire format, and the few messages we need of it.
+//!
+//! Field numbers are those of opentelemetry-proto 1.x. Unknown fields are skipped. A message inside of which something is wrong
+//! fails as a whole; whoever asked decides whether that is one span or the request.
+
+use serde_json::{Map, Number, Value};
+
+use crate::attributes::Attributes;
+use crate::telemetry::{BadId, Link, LogRecord, Moment, Side, Span, SpanId, TraceId};
+
+/// How deep values may nest, lists and maps counted alike.
+pub const DEEPEST: usize = 32;
+
+/// Why a message cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Fault {
+    /// The bytes end in the middle of a field, or a length leads out of the message.
+    #[error("it is cut off in the middle of a field")]
+    Short,
+    /// A number has more than ten bytes.
+    #[error("a number does not end")]
+    Endless,
+    /// A field has a type that does not exist, or the number 0.
+    #[error("it is not protobuf")]
+    NotProtobuf,
+    /// A known field has another type than it must have.
+    #[error("field {0} has the wrong type")]
+    Type(u32),
+    /// A text is not UTF-8.
+    #[error("a text is not UTF-8")]
+    NotText,
+    /// Values nest too deep.
+    #[error("values nest more than {DEEPEST} levels deep")]
+    TooDeep,
+    /// An id has the wrong length.
+    #[error("{what} has {length} bytes")]
+    Id {
+        /// Which id.
+        what: &'static str,
+        /// How long it is.
+        length: usize,
+    },
+    /// There is no id.
+    #[error("it has no {0}, or one of zeros only")]
+    NoId(&'static str),
+}
+
+/// One field of a message.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Field<'a> {
+    /// A number of variable length.
+    Number(u64),
+    /// Eight bytes.
+    Eight(u64),
+    /// Four bytes.
+    Four(u32),
+    /// Bytes: a text, a message.
+    Bytes(&'a [u8]),
+}
+
+/// Goes through the fields of a message.
+pub struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// The fields in these bytes.
+    pub fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next field with its number.
+    pub fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, Fault> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let key = self.number()?;
+        let number = u32::try_from(key >> 3).map_err(|_| Fault::NotProtobuf)?;
+        if number == 0 {
+            return Err(Fault::NotProtobuf);
+        }
+        let field = match key & 7 {
+            0 => Field::Number(self.number()?),
+            1 => Field::Eight(u64::from_le_bytes(self.array()?)),
+            2 => {
+                let length = usize::try_from(self.number()?).map_err(|_| Fault::Short)?;
+                Field::Bytes(self.bytes(length)?)
+            }
+            5 => Field::Four(u32::from_le_bytes(self.array()?)),
+            // Groups are older than OTLP, and nothing in it has ever used one.
+            _ => return Err(Fault::NotProtobuf),
+        };
+        Ok(Some((number, field)))
+    }
+
+    fn number(&mut self) -> Result<u64, Fault> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let (byte, rest) = self.rest.split_first().ok_or(Fault::Short)?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Fault::Endless)
+    }
+
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Fault::Short)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let bytes = self.bytes(N)?;
+        bytes.try_into().map_err(|_| Fault::Short)
+    }
+}
+
+/// Calls `each` with every field of a message.
+pub fn each<'a>(
+    bytes: &'a [u8],
+    mut each: impl FnMut(u32, Field<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut fields = Fields::of(bytes);
+    while let Some((number, field)) = fields.next()? {
+        each(number, field)?;
+    }
+    Ok(())
+}
+
+impl<'a> Field<'a> {
+    /// Its bytes, if it has such; `number` is told if it has not.
+    pub fn bytes(self, number: u32) -> Result<&'a [u8], Fault> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(Fault::Type(number)),
+        }
+    }
+
+    fn text(self, number: u32) -> Result<String, Fault> {
+        let text = std::str::from_utf8(self.bytes(number)?).map_err(|_| Fault::NotText)?;
+        Ok(text.to_owned())
+    }
+
+    fn eight(self, number: u32) -> Result<u64, Fault> {
+        match self {
+            Self::Eight(value) => Ok(value),
+            _ => Err(Fault::Type(number)),
+        }
+    }
+
+    fn number(self, number: u32) -> Result<u64, Fault> {
+        match self {
+            Self::Number(value) => Ok(value),
+            _ => Err(Fault::Type(number)),
+        }
+    }
+}
+
+/// `KeyValue`, added to attributes.
+fn attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), Fault> {
+    let (name, value) = pair(bytes, 0)?;
+    into.put(name, value);
+    Ok(())
+}
+
+fn pair(bytes: &[u8], depth: usize) -> Result<(String, Value), Fault> {
+    let (mut name, mut value) = (String::new(), Value::Null);
+    each(bytes, |number, field| {
+        match number {
+            1 => name = field.text(1)?,
+            2 => value = any(field.bytes(2)?, depth)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((name, value))
+}
+
+/// `AnyValue`.
+fn any(bytes: &[u8], depth: usize) -> Result<Value, Fault> {
+    if depth >= DEEPEST {
+        return Err(Fault::TooDeep);
+    }
+    let mut value = Value::Null;
+    each(bytes, |number, field| {
+        value = match number {
+            1 => Value::String(field.text(1)?),
+            2 => Value::Bool(field.number(2)? != 0),
+            // Two's complement, as protobuf's int64 is.
+            3 => Value::from(field.number(3)? as i64),
+            4 => float(f64::from_bits(field.eight(4)?)),
+            5 => {
+                let mut items = Vec::new();
+                each(field.bytes(5)?, |number, field| {
+                    if number == 1 {
+                        items.push(any(field.bytes(1)?, depth + 1)?);
+                    }
+                    Ok(())
+                })?;
+                Value::Array(items)
+            }
+            6 => {
+                let mut fields = Map::new();
+                each(field.bytes(6)?, |number, field| {
+                    if number == 1 {
+                        let (name, value) = pair(field.bytes(1)?, depth + 1)?;
+                        fields.insert(name, value);
+                    }
+                    Ok(())
+                })?;
+                Value::Object(fields)
+            }
+            7 => Value::String(base64(field.bytes(7)?)),
+            _ => return Ok(()),
+        };
+        Ok(())
+    })?;
+    Ok(value)
+}
+
+/// A float as a value; what JSON has no number for is written out.
+pub fn float(number: f64) -> Value {
+    Number::from_f64(number).map_or_else(|| Value::String(number.to_string()), Value::Number)
+}
+
+/// Bytes as JSON writes them.
+pub fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            match digit <= three.len() {
+                true => text.push(char::from(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63])),
+                false => text.push('='),
+            }
+        }
+    }
+    text
+}
+
+/// `Resource`.
+pub fn resource(bytes: &[u8]) -> Result<Attributes, Fault> {
+    let mut attributes = Attributes::default();
+    each(bytes, |number, field| match number {
+        1 => attribute(field.bytes(1)?, &mut attributes),
+        _ => Ok(()),
+    })?;
+    Ok(attributes)
+}
+
+/// The name of an `InstrumentationScope`.
+pub fn scope(bytes: &[u8]) -> Result<String, Fault> {
+    let mut name = String::new();
+    each(bytes, |number, field| {
+        if number == 1 {
+            name = field.text(1)?;
+        }
+        Ok(())
+    })?;
+    Ok(name)
+}
+
+fn trace(bytes: &[u8]) -> Result<Option<TraceId>, Fault> {
+    TraceId::of(bytes).map_err(|BadId(length)| Fault::Id { what: "the trace id", length })
+}
+
+fn span_id(bytes: &[u8], what: &'static str) -> Result<Option<SpanId>, Fault> {
+    SpanId::of(bytes).map_err(|BadId(length)| Fault::Id { what, length })
+}
+
+/// `Span`.
+pub fn span(bytes: &[u8]) -> Result<Span, Fault> {
+    let (mut trace_id, mut id) = (None, None);
+    let mut span = Span::unnamed();
+    each(bytes, |number, field| {
+        match number {
+            1 => trace_id = trace(field.bytes(1)?)?,
+            2 => id = span_id(field.bytes(2)?, "the span id")?,
+            4 => span.parent = span_id(field.bytes(4)?, "the parent's span id")?,
+            5 => span.name = field.text(5)?,
+            6 => span.side = Side::of(field.number(6)?),
+            7 => span.start = field.eight(7)?,
+            8 => span.end = field.eight(8)?,
+            9 => attribute(field.bytes(9)?, &mut span.attributes)?,
+            11 => span.events.push(moment(field.bytes(11)?)?),
+            13 => span.links.extend(link(field.bytes(13)?)?),
+            10 | 12 | 14 => span.left_out = span.left_out.saturating_add(field.number(number)?),
+            15 => span.failed = status(field.bytes(15)?)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    span.trace = trace_id.ok_or(Fault::NoId("trace id"))?;
+    span.id = id.ok_or(Fault::NoId("span id"))?;
+    Ok(span)
+}
+
+impl Span {
+    /// A span of which nothing is known yet, for readers to fill in.
+    pub(crate) fn unnamed() -> Self {
+        Self {
+            trace: TraceId([0; 16]),
+            id: SpanId([0; 8]),
+            parent: None,
+            name: String::new(),
+            side: Side::default(),
+            start: 0,
+            end: 0,
+            attributes: Attributes::default(),
+            events: Vec::new(),
+            links: Vec::new(),
+            failed: None,
+            left_out: 0,
+        }
+    }
+}
+
+fn moment(bytes: &[u8]) -> Result<Moment, Fault> {
+    let mut moment = Moment::default();
+    each(bytes, |number, field| {
+        match number {
+            1 => moment.at = field.eight(1)?,
+            2 => moment.name = field.text(2)?,
+            3 => attribute(field.bytes(3)?, &mut moment.attributes)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(moment)
+}
+
+fn link(bytes: &[u8]) -> Result<Option<Link>, Fault> {
+    let (mut trace_id, mut id) = (None, None);
+    each(bytes, |number, field| {
+        match number {
+            1 => trace_id = trace(field.bytes(1)?)?,
+            2 => id = span_id(field.bytes(2)?, "the span id of a link")?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(trace_id.zip(id).map(|(trace, span)| Link { trace, span }))
+}
+
+fn status(bytes: &[u8]) -> Result<Option<String>, Fault> {
+    let (mut message, mut code) = (String::new(), 0);
+    each(bytes, |number, field| {
+        match number {
+            2 => message = field.text(2)?,
+            3 => code = field.number(3)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((code == 2).then_some(message))
+}
+
+/// `LogRecord`.
+pub fn log_record(bytes: &[u8]) -> Result<LogRecord, Fault> {
+    let mut record = LogRecord::default();
+    each(bytes, |number, field| {
+        match number {
+            1 => record.at = field.eight(1)?,
+            2 => record.severity = field.number(2)?,
+            5 => record.body = Some(crate::attributes::clipped(any(field.bytes(5)?, 0)?)),
+            6 => attribute(field.bytes(6)?, &mut record.attributes)?,
+            9 => record.trace = trace(field.bytes(9)?)?,
+            10 => record.span = span_id(field.bytes(10)?, "the span id")?,
+            11 => record.observed = field.eight(11)?,
+            12 => record.event = field.text(12)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
+        for (plain, coded) in pairs {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_read_and_endless_ones_refused() {
+        let number = |bytes: &[u8]| Fields { rest: bytes }.number();
+        assert_eq!(number(&[0x96, 0x01]), Ok(150));
+        let most = [&[0xff; 9][..], &[0x01]].concat();
+        assert_eq!(number(&most), Ok(u64::MAX));
+        assert_eq!(number(&[0xff; 11]), Err(Fault::Endless));
+        assert_eq!(number(&[0xff; 3]), Err(Fault::Short));
+    }
+
+    #[test]
+    fn values_that_nest_too_deep_are_refused() {
+        // Lists of lists: AnyValue { array_value: { values: [AnyValue …] } }, from the inside out.
+        let mut bytes = vec![0x18, 1];
+        for _ in 0..DEEPEST {
+            bytes = wrapped(0x0a, &bytes);
+            bytes = wrapped(0x2a, &bytes);
+        }
+        assert_eq!(any(&bytes, 0), Err(Fault::TooDeep));
+        assert_eq!(any(&[0x18, 1], 0), Ok(Value::from(1)));
+    }
+
+    fn wrapped(key: u8, inner: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![key];
+        let mut length = inner.len();
+        while length >= 0x80 {
+            bytes.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        bytes.extend(inner);
+        bytes
+    }
+
+    #[test]
+    fn negative_numbers_and_those_json_lacks_survive() {
+        let minus_one = [&[0x18][..], &[0xff; 9], &[0x01]].concat();
+        assert_eq!(any(&minus_one, 0), Ok(Value::from(-1)));
+        let nan = [&[0x21][..], &f64::NAN.to_bits().to_le_bytes()].concat();
+        assert_eq!(any(&nan, 0), Ok(Value::from("NaN")));
+    }
+}

@@ -1,0 +1,106 @@
+//! A request taken apart: the spans or log records in it, those that make no sense left out and counted.
+//!
+//! Only the outermost structure has to be right for the rest to be read. What is wrong inside of one span or record is the fault
+//! of that one alone.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::attributes::Attributes;
+use crate::json;
+use crate::protobuf::{self, Fault};
+use crate::telemetry::{Batch, Group, LogRecord, Rejected, Span};
+
+/// How a request is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// `application/x-protobuf`
+    Protobuf,
+    /// `application/json`
+    Json,
+}
+
+/// A request that cannot be read at all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Malformed(pub String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Reads an `ExportTraceServiceRequest`.
+pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<Batch<Span>, Malformed> {
+    match encoding {
+        Encoding::Protobuf => request(bytes, "span", protobuf::span),
+        Encoding::Json => json::traces(bytes),
+    }
+}
+
+/// Reads an `ExportLogsServiceRequest`.
+pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<Batch<LogRecord>, Malformed> {
+    match encoding {
+        Encoding::Protobuf => request(bytes, "log record", protobuf::log_record),
+        Encoding::Json => json::logs(bytes),
+    }
+}
+
+/// Both requests have the same three levels, with the same numbers.
+fn request<T>(bytes: &[u8], what: &str, item: fn(&[u8]) -> Result<T, Fault>) -> Result<Batch<T>, Malformed> {
+    let mut batch = Batch::default();
+    let read = protobuf::each(bytes, |number, field| match number {
+        1 => of_resource(field.bytes(1)?, what, item, &mut batch),
+        _ => Ok(()),
+    });
+    read.map_err(|fault| Malformed(format!("the request cannot be read: {fault}")))?;
+    Ok(batch)
+}
+
+fn of_resource<T>(
+    bytes: &[u8],
+    what: &str,
+    item: fn(&[u8]) -> Result<T, Fault>,
+    batch: &mut Batch<T>,
+) -> Result<(), Fault> {
+    // The resource need not come first.
+    let (mut resource, mut scopes) = (&[][..], Vec::new());
+    protobuf::each(bytes, |number, field| {
+        match number {
+            1 => resource = field.bytes(1)?,
+            2 => scopes.push(field.bytes(2)?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let resource = Arc::new(protobuf::resource(resource)?);
+    for scope in scopes {
+        let group = of_scope(scope, &resource, what, item, &mut batch.rejected)?;
+        batch.groups.push(group);
+    }
+    Ok(())
+}
+
+fn of_scope<T>(
+    bytes: &[u8],
+    resource: &Arc<Attributes>,
+    what: &str,
+    item: fn(&[u8]) -> Result<T, Fault>,
+    rejected: &mut Rejected,
+) -> Result<Group<T>, Fault> {
+    let (mut scope, mut items) = (String::new(), Vec::new());
+    protobuf::each(bytes, |number, field| {
+        match number {
+            1 => scope = protobuf::scope(field.bytes(1)?)?,
+            2 => match item(field.bytes(2)?) {
+                Ok(item) => items.push(item),
+                Err(fault) => rejected.add(format!("a {what}: {fault}")),
+            },
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Group { resource: resource.clone(), scope: scope.into(), items })
+}

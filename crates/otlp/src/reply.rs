@@ -1,0 +1,129 @@
+//! What the protocol wants as an answer: how much was taken, or a status that says what is wrong.
+
+use serde_json::{Value, json};
+
+use crate::protobuf::base64;
+use crate::read::Encoding;
+use crate::telemetry::Rejected;
+
+/// The codes of gRPC that are used here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// All went well.
+    Ok = 0,
+    /// What was sent makes no sense.
+    InvalidArgument = 3,
+    /// May not ask.
+    PermissionDenied = 7,
+    /// Too much.
+    ResourceExhausted = 8,
+    /// There is no such method.
+    Unimplemented = 12,
+    /// A bug, or a store that failed.
+    Internal = 13,
+    /// Not now; try again.
+    Unavailable = 14,
+    /// Who is asking?
+    Unauthenticated = 16,
+}
+
+/// An `ExportTraceServiceResponse` or `ExportLogsServiceResponse`; they are the same but for a name. `rejected_name` is that
+/// name in JSON.
+pub fn taken(encoding: Encoding, rejected: &Rejected, rejected_name: &str) -> Vec<u8> {
+    match encoding {
+        Encoding::Protobuf => {
+            if rejected.count == 0 {
+                return Vec::new();
+            }
+            let mut partial = Vec::new();
+            number(&mut partial, 1, rejected.count);
+            bytes(&mut partial, 2, rejected.sentence().as_bytes());
+            let mut response = Vec::new();
+            bytes(&mut response, 1, &partial);
+            response
+        }
+        Encoding::Json => {
+            let response = match rejected.count {
+                0 => json!({}),
+                count => {
+                    let mut partial = json!({ "errorMessage": rejected.sentence() });
+                    partial[rejected_name] = Value::String(count.to_string());
+                    json!({ "partialSuccess": partial })
+                }
+            };
+            response.to_string().into_bytes()
+        }
+    }
+}
+
+/// A `google.rpc.Status`.
+pub fn status(encoding: Encoding, code: Code, message: &str) -> Vec<u8> {
+    match encoding {
+        Encoding::Protobuf => {
+            let mut status = Vec::new();
+            number(&mut status, 1, code as u64);
+            bytes(&mut status, 2, message.as_bytes());
+            status
+        }
+        Encoding::Json => json!({ "code": code as u32, "message": message }).to_string().into_bytes(),
+    }
+}
+
+/// The text of the `grpc-status-details-bin` header that tells a client to try again after so many seconds.
+pub fn retry_details(code: Code, message: &str, seconds: u64) -> String {
+    let mut duration = Vec::new();
+    number(&mut duration, 1, seconds);
+    let mut info = Vec::new();
+    bytes(&mut info, 1, &duration);
+    let mut any = Vec::new();
+    bytes(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
+    bytes(&mut any, 2, &info);
+    let mut status = self::status(Encoding::Protobuf, code, message);
+    bytes(&mut status, 3, &any);
+    base64(&status).trim_end_matches('=').to_owned()
+}
+
+fn varint(into: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        into.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    into.push(value as u8);
+}
+
+fn number(into: &mut Vec<u8>, field: u64, value: u64) {
+    varint(into, field << 3);
+    varint(into, value);
+}
+
+fn bytes(into: &mut Vec<u8>, field: u64, value: &[u8]) {
+    varint(into, field << 3 | 2);
+    varint(into, value.len() as u64);
+    into.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protobuf::{Field, Fields};
+
+    #[test]
+    fn a_status_is_read_as_it_was_written() {
+        let status = status(Encoding::Protobuf, Code::Unauthenticated, &"é".repeat(100));
+        let mut fields = Fields::of(&status);
+        assert_eq!(fields.next(), Ok(Some((1, Field::Number(16)))));
+        assert_eq!(fields.next(), Ok(Some((2, Field::Bytes("é".repeat(100).as_bytes())))));
+        assert_eq!(fields.next(), Ok(None));
+    }
+
+    #[test]
+    fn a_full_success_says_nothing() {
+        let none = Rejected::default();
+        assert!(taken(Encoding::Protobuf, &none, "rejectedSpans").is_empty());
+        assert_eq!(taken(Encoding::Json, &none, "rejectedSpans"), b"{}");
+        let mut one = Rejected::default();
+        one.add("why");
+        let json = String::from_utf8(taken(Encoding::Json, &one, "rejectedSpans")).unwrap();
+        assert_eq!(json, r#"{"partialSuccess":{"errorMessage":"why","rejectedSpans":"1"}}"#);
+    }
+}

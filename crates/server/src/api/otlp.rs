@@ -1,0 +1,153 @@
+//! OpenTelemetry's protocol: traces and logs of agents anywhere, over HTTP and gRPC on the port of everything else.
+//!
+//! The addresses, encodings and answers are the protocol's own, so these operations are not part of our description. What is sent
+//! is only acknowledged once it is durable; what makes no sense is counted in the answer; and whoever cannot be served now is
+//! told to come back.
+
+mod body;
+mod grpc;
+mod recording;
+mod refusal;
+mod room;
+
+use std::sync::{Mutex, PoisonError};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use stepback_exchange::prices::Prices;
+use stepback_model::record::Session;
+use stepback_otlp::telemetry::Rejected;
+use stepback_otlp::{Assembler, Encoding, Service, Taken, reply};
+
+use self::room::{Held, Room};
+use crate::problem::Problem;
+use crate::work::Work;
+
+pub use refusal::in_its_words;
+
+/// Bytes that a request may have, as it comes and unpacked. The protocol recommends this much.
+const LARGEST: usize = 64 << 20;
+
+/// What was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Signal {
+    Traces,
+    Logs,
+}
+
+/// What takes in telemetry: a memory of traces that are under way, and a bound on how much is worked on at a time.
+#[derive(Debug)]
+pub struct Receiver {
+    assembler: Mutex<Assembler>,
+    room: Room,
+}
+
+impl Default for Receiver {
+    fn default() -> Self {
+        Self { assembler: Mutex::new(Assembler::new(Prices::built_in())), room: Room::default() }
+    }
+}
+
+/// The addresses that the protocol fixes.
+pub fn router() -> Router<Work> {
+    Router::new()
+        .route("/v1/traces", post(|work, request| http(work, request, Signal::Traces)))
+        .route("/v1/logs", post(|work, request| http(work, request, Signal::Logs)))
+        .route("/v1/metrics", post(|| async { no_metrics() }))
+        .merge(grpc::router())
+}
+
+fn no_metrics() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "nothing", "metrics are not recorded")
+        .hint("set OTEL_METRICS_EXPORTER=none")
+}
+
+/// A request over HTTP.
+async fn http(State(work): State<Work>, request: Request, signal: Signal) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let encoding = encoding(&parts.headers)?;
+    let packed = body::packing(parts.headers.get(header::CONTENT_ENCODING))?;
+    let mut room = work.receiver().room.turn().await?;
+    let bytes = body::whole(body, LARGEST, &mut room).await?;
+    let rejected = work.take_in(signal, encoding, bytes, packed, room).await?;
+    let name = match signal {
+        Signal::Traces => "rejectedSpans",
+        Signal::Logs => "rejectedLogRecords",
+    };
+    let kind = [(header::CONTENT_TYPE, content_type(encoding))];
+    Ok((kind, Body::from(reply::taken(encoding, &rejected, name))).into_response())
+}
+
+/// How a body says it is written.
+fn encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
+    match refusal::encoding_of(headers) {
+        Some(encoding) => Ok(encoding),
+        None => {
+            let detail = "the body is neither protobuf nor JSON by its Content-Type";
+            Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", detail)
+                .hint("send application/x-protobuf or application/json"))
+        }
+    }
+}
+
+fn content_type(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Protobuf => "application/x-protobuf",
+        Encoding::Json => "application/json",
+    }
+}
+
+impl Work {
+    /// Reads what was sent and records it. What comes back is what could not be taken.
+    async fn take_in(
+        &self,
+        signal: Signal,
+        encoding: Encoding,
+        bytes: Bytes,
+        packed: Option<body::Packed>,
+        mut room: Held,
+    ) -> Result<Rejected, Problem> {
+        let work = self.clone();
+        self.run(move |engine| {
+            let bytes = match packed {
+                Some(packed) => body::unpacked(&bytes, packed, LARGEST, &mut room)?.into(),
+                None => bytes,
+            };
+            let malformed = |error: stepback_otlp::Malformed| Problem::usage(error.to_string());
+            let now = engine.env.now();
+            let is_known = |service: &Service, session: &str| {
+                let workspace =
+                    engine.store.workspace_at(recording::root(service).as_os_str().as_encoded_bytes());
+                let id =
+                    workspace.ok().flatten().map(|found| Session::id_of(found.id, &service.name, session));
+                id.is_some_and(|id| engine.store.session(id).is_ok_and(|session| session.is_some()))
+            };
+            let assembler = &work.receiver().assembler;
+            let assembler = || assembler.lock().unwrap_or_else(PoisonError::into_inner);
+            let Taken { services, mut rejected } = match signal {
+                Signal::Traces => {
+                    let batch = stepback_otlp::traces(encoding, &bytes).map_err(malformed)?;
+                    drop(bytes);
+                    assembler().traces(batch, now, &is_known)
+                }
+                Signal::Logs => {
+                    let batch = stepback_otlp::logs(encoding, &bytes).map_err(malformed)?;
+                    drop(bytes);
+                    assembler().logs(batch, now, &is_known)
+                }
+            };
+            for (service, events) in services {
+                let workspace = recording::workspace(engine, &service).map_err(recording::later)?;
+                recording::record(&workspace, events, &mut rejected).map_err(recording::later)?;
+            }
+            drop(room);
+            Ok(rejected)
+        })
+        .await
+    }
+}

@@ -1,0 +1,100 @@
+//! gRPC, as much of it as the protocol needs: one message in, one message out.
+//!
+//! A message is a byte that says whether it is packed, four bytes for its length, and the message; how it went is told in
+//! trailers. HTTP/2 itself is the server's.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use stepback_otlp::{Encoding, reply};
+
+use super::{LARGEST, Signal, body};
+use crate::problem::Problem;
+use crate::work::Work;
+
+/// Bytes before a message.
+const PREFIX: usize = 5;
+
+/// The services that the protocol fixes.
+pub fn router() -> Router<Work> {
+    let service = |name: &str| format!("/opentelemetry.proto.collector.{name}/Export");
+    Router::new()
+        .route(&service("trace.v1.TraceService"), post(|work, request| export(work, request, Signal::Traces)))
+        .route(&service("logs.v1.LogsService"), post(|work, request| export(work, request, Signal::Logs)))
+        .route(&service("metrics.v1.MetricsService"), post(|| async { super::no_metrics() }))
+}
+
+async fn export(State(work): State<Work>, request: Request, signal: Signal) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let kind =
+        parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !matches!(kind, "application/grpc" | "application/grpc+proto") {
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "usage", "this is an address of gRPC"));
+    }
+    let packing = body::packing(parts.headers.get("grpc-encoding"))?;
+    let mut room = work.receiver().room.turn().await?;
+    let whole = body::whole(body, LARGEST + PREFIX, &mut room).await?;
+    let (is_packed, message) = message(whole)?;
+    let packed = match (is_packed, packing) {
+        (false, _) => None,
+        (true, Some(packing)) => Some(packing),
+        (true, None) => {
+            return Err(Problem::usage("the message is packed, and grpc-encoding does not say how"));
+        }
+    };
+    let rejected = work.take_in(signal, Encoding::Protobuf, message, packed, room).await?;
+    Ok(answer(&reply::taken(Encoding::Protobuf, &rejected, "")))
+}
+
+/// The one message of a request, and whether it is packed.
+fn message(mut whole: Bytes) -> Result<(bool, Bytes), Problem> {
+    let broken = || Problem::usage("the body is not one message of gRPC");
+    if whole.len() < PREFIX {
+        return Err(broken());
+    }
+    let message = whole.split_off(PREFIX);
+    let length = u32::from_be_bytes([whole[1], whole[2], whole[3], whole[4]]);
+    match (whole[0], usize::try_from(length)) {
+        (packed @ (0 | 1), Ok(length)) if length == message.len() => Ok((packed == 1, message)),
+        _ => Err(broken()),
+    }
+}
+
+fn answer(message: &[u8]) -> Response {
+    let mut bytes = BytesMut::with_capacity(PREFIX + message.len());
+    bytes.put_u8(0);
+    // Our answers are a few hundred bytes.
+    bytes.put_u32(message.len() as u32);
+    bytes.put_slice(message);
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    let body = Full::new(bytes.freeze()).with_trailers(async { Some(Ok(trailers)) });
+    ([(header::CONTENT_TYPE, "application/grpc")], Body::new(body)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_must_be_as_long_as_it_says() {
+        let read = |bytes: &'static [u8]| message(Bytes::from_static(bytes));
+        assert_eq!(read(b"\0\0\0\0\x02ab").unwrap(), (false, Bytes::from_static(b"ab")));
+        assert_eq!(read(b"\x01\0\0\0\0").unwrap(), (true, Bytes::new()));
+        for wrong in [
+            &b""[..],
+            b"\0\0\0\0",
+            b"\0\0\0\0\x03ab",
+            b"\0\0\0\0\x01ab",
+            b"\x02\0\0\0\0",
+            b"\0\xff\xff\xff\xff",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

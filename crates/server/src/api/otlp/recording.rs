@@ -1,0 +1,96 @@
+//! From events of a service to steps of its workspace.
+
+use std::path::PathBuf;
+
+use axum::http::StatusCode;
+use serde_json::Value;
+use stepback_agents::record::redact_event;
+use stepback_engine::recorder::{Effect, Learned, RecordLock, Report};
+use stepback_engine::{Engine, EngineError, Workspace, elsewhere};
+use stepback_model::event::Event;
+use stepback_model::record::StepKind;
+use stepback_otlp::Service;
+use stepback_otlp::telemetry::Rejected;
+
+use crate::problem::Problem;
+
+/// So many events are recorded by one commit.
+const AT_ONCE: usize = 512;
+
+/// The root of the workspace that stands for a service.
+pub fn root(service: &Service) -> PathBuf {
+    elsewhere::root_of(service.namespace.as_deref(), &service.name)
+}
+
+/// The workspace that stands for a service; made if it is new.
+pub fn workspace<'e>(engine: &'e Engine<'_>, service: &Service) -> Result<Workspace<'e>, EngineError> {
+    engine.workspace(&root(service))
+}
+
+/// Records events of one workspace; those that were recorded before are not recorded again. One that cannot be recorded keeps
+/// nothing else from it.
+pub fn record(
+    workspace: &Workspace<'_>,
+    events: Vec<Event>,
+    rejected: &mut Rejected,
+) -> Result<(), EngineError> {
+    let lock = workspace.lock_recording()?;
+    let mut reports = events.into_iter().map(|event| report(workspace, event)).collect::<Vec<_>>();
+    while !reports.is_empty() {
+        let some: Vec<Report<'_>> = reports.drain(..reports.len().min(AT_ONCE)).collect();
+        match workspace.record_all(&lock, &some) {
+            Err(EngineError::Input(_)) => one_by_one(workspace, &lock, &some, rejected)?,
+            Err(other) => return Err(other),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn one_by_one(
+    workspace: &Workspace<'_>,
+    lock: &RecordLock,
+    reports: &[Report<'_>],
+    rejected: &mut Rejected,
+) -> Result<(), EngineError> {
+    for report in reports {
+        match workspace.record(lock, report) {
+            Err(EngineError::Input(why)) => rejected.add(why),
+            Err(other) => return Err(other),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn report<'a>(workspace: &Workspace<'_>, mut event: Event) -> Report<'a> {
+    redact_event(&mut event);
+    let at = event.at.unwrap_or_else(|| workspace.engine.env.now());
+    let learned = learned(&event);
+    Report { event, effect: Effect::None, at, conversation: None, paths: Vec::new(), learned }
+}
+
+/// What an event tells about its session.
+fn learned(event: &Event) -> Learned {
+    let cost = event.metadata.as_ref().and_then(|metadata| metadata.get("cost_usd")?.as_f64());
+    let is_answer = event.kind == StepKind::ModelEnd && event.error.is_none();
+    Learned {
+        model: event.tool.clone().filter(|_| event.kind == StepKind::ModelEnd),
+        cost: cost.map_or(0, |dollars| (dollars * 1e6).round() as u64),
+        // An answer without calls is a turn of its own; one with calls is counted by these.
+        answered: is_answer && event.output.as_ref().is_some_and(|output| !calls_tools(output)),
+        // Ids tell what is the same, whenever it comes.
+        imported: true,
+        ..Learned::default()
+    }
+}
+
+fn calls_tools(output: &Value) -> bool {
+    let messages = output.get("messages").and_then(Value::as_array);
+    messages.is_some_and(|messages| messages.iter().any(|message| message.get("tool_calls").is_some()))
+}
+
+/// What the sender is told if it cannot be recorded now: to come back. Whatever the reason, what it has is not lost yet.
+pub fn later(error: EngineError) -> Problem {
+    Problem { status: StatusCode::SERVICE_UNAVAILABLE.as_u16(), ..Problem::from(error) }
+}

@@ -1,0 +1,123 @@
+//! Refusals in the protocol's words: a status document in the encoding of the request, or the trailers of gRPC.
+//!
+//! Everything that goes wrong in this server is a problem document. On the addresses of the protocol it is translated on its way
+//! out, whoever said it: the guard, a limit, the handler.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use stepback_otlp::Encoding;
+use stepback_otlp::reply::{self, Code};
+
+use super::content_type;
+
+/// Bytes of a problem document that are read; none is as long.
+const MOST: usize = 64 << 10;
+/// Seconds after which somebody who could not be served should come back.
+const RETRY: u64 = 1;
+
+/// Who asked, and so how to answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asker {
+    Http(Encoding),
+    Grpc,
+}
+
+/// Translates refusals on the addresses of the protocol.
+pub async fn in_its_words(request: Request, next: Next) -> Response {
+    let Some(asker) = asker(request.uri().path(), request.headers()) else { return next.run(request).await };
+    let response = next.run(request).await;
+    let is_problem =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/problem+json");
+    if !is_problem {
+        return response;
+    }
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), MOST).await.unwrap_or_default();
+    refusal(asker, status, &words(&body))
+}
+
+fn asker(path: &str, headers: &HeaderMap) -> Option<Asker> {
+    if path.starts_with("/opentelemetry.proto.collector.") {
+        return Some(Asker::Grpc);
+    }
+    let ours = path.starts_with("/v1/");
+    ours.then(|| Asker::Http(encoding_of(headers).unwrap_or(Encoding::Json)))
+}
+
+/// How a body says it is written.
+pub fn encoding_of(headers: &HeaderMap) -> Option<Encoding> {
+    let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "application/x-protobuf" | "application/protobuf" => Some(Encoding::Protobuf),
+        "application/json" => Some(Encoding::Json),
+        _ => None,
+    }
+}
+
+/// What a problem says, and what to do.
+fn words(problem: &[u8]) -> String {
+    let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
+    let detail = problem["detail"].as_str().unwrap_or("this could not be done");
+    let hints = problem["hints"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let sentences: Vec<&str> = [detail].into_iter().chain(hints).collect();
+    sentences.join("; ")
+}
+
+fn refusal(asker: Asker, status: StatusCode, words: &str) -> Response {
+    let code = code(status);
+    let retry = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let mut response = match asker {
+        Asker::Http(encoding) => {
+            let kind = [(header::CONTENT_TYPE, content_type(encoding))];
+            (status, kind, Body::from(reply::status(encoding, code, words))).into_response()
+        }
+        Asker::Grpc => {
+            let mut response = ([(header::CONTENT_TYPE, "application/grpc")], Body::empty()).into_response();
+            let headers = response.headers_mut();
+            headers.insert("grpc-status", HeaderValue::from(code as u32));
+            insert(headers, "grpc-message", &percent_encoded(words));
+            if retry {
+                insert(headers, "grpc-status-details-bin", &reply::retry_details(code, words, RETRY));
+            }
+            response
+        }
+    };
+    if retry && asker != Asker::Grpc {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY));
+    }
+    response
+}
+
+fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+fn code(status: StatusCode) -> Code {
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE => Code::InvalidArgument,
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => Code::PermissionDenied,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Code::Unimplemented,
+        StatusCode::PAYLOAD_TOO_LARGE => Code::ResourceExhausted,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+        _ => Code::Internal,
+    }
+}
+
+/// Text as gRPC writes it in a header.
+fn percent_encoded(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => written.push(char::from(byte)),
+            other => written.push_str(&format!("%{other:02X}")),
+        }
+    }
+    written
+}

@@ -1,0 +1,83 @@
+//! How much telemetry is in memory at a time.
+//!
+//! A request takes room for its first bytes when its turn comes, and for more of them as they arrive or are unpacked: how large
+//! it will be is not known before, and what it says about that need not be true.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::problem::Problem;
+
+/// Mebibytes of bodies, as they came and unpacked, that are held at a time.
+const MOST: usize = 192;
+/// How long a request waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Room for the bodies of requests.
+#[derive(Clone, Debug)]
+pub struct Room {
+    mebibytes: Arc<Semaphore>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { mebibytes: Arc::new(Semaphore::new(MOST)) }
+    }
+}
+
+/// Room that a request has taken; given back when dropped.
+#[derive(Debug)]
+pub struct Held {
+    room: Room,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// Waits until there is room for one more request.
+    pub async fn turn(&self) -> Result<Held, Problem> {
+        match tokio::time::timeout(PATIENCE, self.mebibytes.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Held { room: self.clone(), permit }),
+            _ => Err(busy()),
+        }
+    }
+}
+
+impl Held {
+    /// Takes room for so many bytes in all.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+        let wanted = (bytes >> 20) + 1;
+        let more = wanted.saturating_sub(self.permit.num_permits());
+        if more > 0 {
+            let more = u32::try_from(more).map_err(|_| busy())?;
+            let more = self.room.mebibytes.clone().try_acquire_many_owned(more).map_err(|_| busy())?;
+            self.permit.merge(more);
+        }
+        Ok(())
+    }
+}
+
+fn busy() -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too much is being sent at a time")
+        .hint("send it again after a moment")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_takes_as_much_room_as_it_grows_to_and_gives_it_back() {
+        let room = Room::default();
+        let mut first = room.turn().await.unwrap();
+        first.grow(100 << 20).unwrap();
+        first.grow(1).unwrap();
+        assert_eq!(room.mebibytes.available_permits(), MOST - 101);
+        let mut second = room.turn().await.unwrap();
+        assert_eq!(second.grow(100 << 20).unwrap_err().status, 429);
+        drop(first);
+        second.grow(100 << 20).unwrap();
+    }
+}
