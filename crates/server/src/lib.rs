@@ -13,9 +13,11 @@ mod plans;
 mod problem;
 mod service;
 mod unified;
+mod watching;
 mod work;
 
 pub use guard::{Guard, Token};
 pub use problem::Problem;
 pub use service::{Config, Server, serve};
+pub use watching::watch;
 pub use work::Work;

@@ -3,14 +3,16 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::Env;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 use stepback_store::Store;
+use stepback_watch::client::Client;
 use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::hints::Hints;
 
 use crate::plans::Plans;
 use crate::problem::Problem;
@@ -26,12 +28,20 @@ struct Inner {
     env: Box<dyn Env>,
     threads: usize,
     plans: Plans,
+    watcher: OnceLock<Client>,
 }
 
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        Self { inner: Arc::new(Inner { store, env, threads, plans: Plans::default() }) }
+        let (plans, watcher) = (Plans::default(), OnceLock::new());
+        Self { inner: Arc::new(Inner { store, env, threads, plans, watcher }) }
+    }
+
+    /// From now on, this one is asked what changed in workspaces.
+    pub fn ask(&self, watcher: Client) {
+        // Only the first counts; there is one for each store.
+        let _ = self.inner.watcher.set(watcher);
     }
 
     /// The store.
@@ -57,6 +67,7 @@ impl Work {
                 budget: Budget::default(),
                 threads: inner.threads,
                 progress: None,
+                watcher: inner.watcher.get().map(|watcher| watcher as &dyn Hints),
             };
             work(&engine)
         });

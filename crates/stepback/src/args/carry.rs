@@ -67,6 +67,9 @@ pub struct Serve {
     /// An origin whose pages may ask (can be repeated)
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub origins: Vec<String>,
+    /// Do not watch workspaces: hooks then look at every file
+    #[arg(long)]
+    pub no_watcher: bool,
 }
 
 /// How a recording answers.

@@ -35,6 +35,15 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         hosts: arguments.hosts.clone(),
         origins: arguments.origins.clone(),
     };
+    let wanted = !arguments.no_watcher && context.watcher().is_some();
+    let watcher = match wanted.then(|| stepback_server::watch(&work, context.place().local())) {
+        Some(Ok(watcher)) => watcher,
+        Some(Err(error)) => {
+            output::say(format!("Warning: workspaces are not watched: {error}. Hooks look at every file."));
+            None
+        }
+        None => None,
+    };
     let server = stepback_server::serve(work, config).map_err(|error| {
         Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"))
             .hint("name another address with --listen, or port 0 for a free one")
@@ -57,5 +66,6 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         std::thread::sleep(Duration::from_millis(50));
     }
     server.stop();
+    drop(watcher);
     DONE
 }
