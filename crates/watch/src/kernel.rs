@@ -97,7 +97,6 @@ impl Kernel for Inotify {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
     use super::*;
     use std::fs;
     use std::os::fd::AsFd;

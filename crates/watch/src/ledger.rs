@@ -83,7 +83,6 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
     use super::*;
 
     fn path(text: &str) -> RelPath {

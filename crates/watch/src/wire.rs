@@ -248,7 +248,6 @@ impl<'a> Rest<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
     use super::*;
     use proptest::prelude::*;
 
