@@ -95,6 +95,7 @@ impl Desk {
                     budget: Budget::default(),
                     threads: 2,
                     progress: None,
+                    watcher: None,
                 })
             },
             new_root: &|directory| Some(directory.to_path_buf()),

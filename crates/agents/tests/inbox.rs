@@ -40,7 +40,14 @@ impl Desk {
     }
 
     fn engine(&self) -> Engine<'_> {
-        Engine { store: &self.store, env: &self.env, budget: Budget::default(), threads: 1, progress: None }
+        Engine {
+            store: &self.store,
+            env: &self.env,
+            budget: Budget::default(),
+            threads: 1,
+            progress: None,
+            watcher: None,
+        }
     }
 
     fn hook(&self, session: &str, event: &str, tool: &str, call: &str) {

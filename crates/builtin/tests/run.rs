@@ -44,7 +44,14 @@ impl Place {
     }
 
     fn engine(&self) -> Engine<'_> {
-        Engine { store: &self.store, env: &self.env, budget: Budget::default(), threads: 2, progress: None }
+        Engine {
+            store: &self.store,
+            env: &self.env,
+            budget: Budget::default(),
+            threads: 2,
+            progress: None,
+            watcher: None,
+        }
     }
 
     fn play(&self, script: &Value, change: impl FnOnce(&mut Options<'_>)) -> Outcome {

@@ -9,7 +9,7 @@ use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, StoreError};
 
 use crate::error::EngineError;
-use crate::workspace::{Present, Workspace, describe};
+use crate::workspace::{Look, Present, Workspace, describe};
 
 /// How often a commit is tried when others commit at the same time.
 const ATTEMPTS: usize = 50;
@@ -60,7 +60,7 @@ impl Workspace<'_> {
     ) -> Result<Created, EngineError> {
         let _lock = self.lock_shared()?;
         for _ in 0..ATTEMPTS {
-            let mut present = self.present()?;
+            let mut present = self.present_with(Look::Hinted, &mut |_, _| Ok(()))?;
             let summary = match &annotation.label {
                 Some(label) => format!("checkpoint \"{label}\""),
                 None => "checkpoint".to_string(),

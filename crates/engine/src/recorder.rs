@@ -22,7 +22,7 @@ use self::writing::{Arriving, Begun, Known};
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;
-use crate::workspace::{Workspace, wait_for};
+use crate::workspace::{Look, Workspace, wait_for};
 
 /// How often a commit is tried when others commit at the same time.
 const ATTEMPTS: usize = 50;
@@ -191,7 +191,7 @@ impl Workspace<'_> {
             let _lock = self.lock_shared()?;
             let (head, before) = self.head_state()?;
             let mut written = None;
-            let mut present = self.present_with(&mut |batch, state| {
+            let mut present = self.present_with(Look::Hinted, &mut |batch, state| {
                 let unchanged =
                     before.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
                 let authors = match unchanged {

@@ -17,6 +17,7 @@ use stepback_store::port::StoredCheckpoint;
 use stepback_store::{FinishedBatch, Mutation, ObjectBatch, Store, StoreError};
 use stepback_worktree::WorktreeError;
 use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::hints::Hints;
 use stepback_worktree::scan::{self, Scan, Snapshot};
 use stepback_worktree::vault::Vault;
 
@@ -37,6 +38,17 @@ pub struct Engine<'a> {
     pub threads: usize,
     /// Counts work done, for a progress display.
     pub progress: Option<&'a AtomicU64>,
+    /// Somebody who may know what changed since the last look.
+    pub watcher: Option<&'a dyn Hints>,
+}
+
+/// How a workspace is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// Every file. What is about to be written over is looked at like this.
+    Everything,
+    /// What a watcher names, if there is one; for recording what is there.
+    Hinted,
 }
 
 /// A workspace that is open for work.
@@ -253,12 +265,13 @@ impl<'a> Workspace<'a> {
 
     /// Looks at the whole workspace and stores what is new. Needs a lock held by the caller.
     pub fn present(&self) -> Result<Present, EngineError> {
-        self.present_with(&mut |_, _| Ok(()))
+        self.present_with(Look::Everything, &mut |_, _| Ok(()))
     }
 
-    /// Like [`Self::present`]; `fill` may write more objects and set other slots of the state.
+    /// Like [`Self::present`], but looks as `look` says; `fill` may write more objects and set other slots of the state.
     pub(crate) fn present_with(
         &self,
+        look: Look,
         fill: &mut dyn FnMut(&dyn ObjectBatch, &mut State) -> Result<(), EngineError>,
     ) -> Result<Present, EngineError> {
         crate::elsewhere::refuse(&self.root)?;
@@ -276,6 +289,7 @@ impl<'a> Workspace<'a> {
             boot: scan::boot_id(),
             threads: self.engine.threads,
             progress: self.engine.progress,
+            hints: self.engine.watcher.filter(|_| look == Look::Hinted),
         };
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
         let mut state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };

@@ -87,7 +87,8 @@ fn case(seed: u64, log: &mut Vec<String>, done: &mut Tally) -> Result<(), String
     };
     let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), seed);
     let threads = 1 + usize::from(seed.is_multiple_of(3));
-    let engine = Engine { store, env: &env, budget: Budget::default(), threads, progress: None };
+    let engine =
+        Engine { store, env: &env, budget: Budget::default(), threads, progress: None, watcher: None };
     let workspace = engine.workspace(&root).map_err(|error| error.to_string())?;
     let mut world = World {
         files: Files { root: root.clone(), draw: Draw::new(seed) },

@@ -18,6 +18,7 @@ mod service;
 mod signin;
 mod tls;
 mod unified;
+mod watching;
 mod work;
 
 pub use api::reruns::Stage;
@@ -25,4 +26,5 @@ pub use guard::{Guard, Token};
 pub use problem::Problem;
 pub use service::{Config, Server, serve};
 pub use tls::Tls;
+pub use watching::watch;
 pub use work::Work;

@@ -3,15 +3,17 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::Env;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 use stepback_store::Store;
+use stepback_watch::client::Client;
 use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::hints::Hints;
 
 use crate::api::otlp::Receiver;
 use crate::api::reruns::{Running, Stage};
@@ -34,6 +36,7 @@ struct Inner {
     /// Whether somebody is telling the store about steps that it cannot find yet.
     indexing: AtomicBool,
     receiver: Receiver,
+    watcher: OnceLock<Client>,
 }
 
 /// Steps that are told at a time in the background: others who search meanwhile wait no longer than that takes.
@@ -52,8 +55,20 @@ impl Work {
 
     fn built(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Option<Stage>) -> Self {
         let (plans, running, receiver) = (Plans::default(), Running::default(), Receiver::default());
-        let indexing = AtomicBool::new(false);
-        Self { inner: Arc::new(Inner { store, env, threads, plans, stage, running, indexing, receiver }) }
+        let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                env,
+                threads,
+                plans,
+                stage,
+                running,
+                indexing,
+                receiver,
+                watcher,
+            }),
+        }
     }
 
     /// What reruns need, where they can run.
@@ -72,6 +87,12 @@ impl Work {
         work: impl FnOnce(&Engine<'_>) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
         work(&self.inner.engine())
+    }
+
+    /// From now on, this one is asked what changed in workspaces.
+    pub fn ask(&self, watcher: Client) {
+        // Only the first counts; there is one for each store.
+        let _ = self.inner.watcher.set(watcher);
     }
 
     /// The store.
@@ -127,6 +148,7 @@ impl Inner {
             budget: Budget::default(),
             threads: self.threads,
             progress: None,
+            watcher: self.watcher.get().map(|watcher| watcher as &dyn Hints),
         }
     }
 }

@@ -10,7 +10,9 @@ use stepback_model::env::Env;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Store, StoreError};
+use stepback_watch::client::Client;
 use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::hints::Hints;
 
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Progress};
@@ -29,6 +31,7 @@ pub struct Context {
     allow_broad: bool,
     /// The workspace that was named, if it is not to be found out.
     named: Option<PathBuf>,
+    watcher: Option<Client>,
 }
 
 /// Whether a command may make a store that is not there.
@@ -63,6 +66,7 @@ impl Context {
             named,
             directory,
             json: arguments.json,
+            watcher: watcher(&place),
             place,
             store,
             env: crate::system::environment(),
@@ -80,7 +84,13 @@ impl Context {
             budget: Budget::default(),
             threads,
             progress: Some(self.progress.counter()),
+            watcher: self.watcher.as_ref().map(|watcher| watcher as &dyn Hints),
         }
+    }
+
+    /// Whoever can be asked what changed, unless that is turned off.
+    pub fn watcher(&self) -> Option<&Client> {
+        self.watcher.as_ref()
     }
 
     /// The present moment.
@@ -257,6 +267,11 @@ pub fn agents_home() -> Option<stepback_agents::transcript::Home> {
         dirs.opencode = dir.join("opencode");
     }
     Some(dirs)
+}
+
+/// Whoever can be asked what changed in a workspace, unless that is turned off. Nothing is asked yet.
+pub fn watcher(place: &Place) -> Option<Client> {
+    variable("STEPBACK_NO_WATCHER").is_none().then(|| Client::new(place.local()))
 }
 
 /// A variable that holds a path and is not empty.

@@ -14,6 +14,7 @@ use stepback_agents::hook::{Hook, LARGEST};
 use stepback_agents::policy::{self, Policy};
 use stepback_engine::{Engine, EngineError};
 use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::hints::Hints;
 
 use crate::context;
 use crate::place::Place;
@@ -114,7 +115,9 @@ fn with_engine(
     // Never closed, like everywhere: the process is about to end.
     let store = place.open_impatiently(PATIENCE)?;
     let threads = context::threads();
-    let engine = Engine { store, env, budget: Budget::default(), threads, progress: None };
+    let watcher = context::watcher(place);
+    let watcher = watcher.as_ref().map(|watcher| watcher as &dyn Hints);
+    let engine = Engine { store, env, budget: Budget::default(), threads, progress: None, watcher };
     work(&engine)
 }
 

@@ -72,6 +72,18 @@ const ALWAYS_HEAVY: &[&[u8]] = &[
 /// Files beside `target` that show it to be build output and not somebody's source.
 const TARGET_MAKERS: &[&str] = &["Cargo.toml", "pom.xml", "build.sbt"];
 
+/// Files that say of the directory they are in that it is a cache.
+const CACHE_MARKS: &[&[u8]] = &[b"CACHEDIR.TAG", b"pyvenv.cfg"];
+
+/// Whether a change of the file `name` can change what is stored elsewhere: its rules are others, or it is one that must be
+/// there (`gone`: it is not any more) for a directory to be a cache.
+pub fn decides(name: &[u8], gone: bool) -> bool {
+    name == RULE_FILE
+        || name == GIT_RULE_FILE
+        || CACHE_MARKS.contains(&name)
+        || (gone && TARGET_MAKERS.iter().any(|maker| maker.as_bytes() == name))
+}
+
 /// Whether a directory called `name` inside `parent` is a heavy cache, as far as its name and surroundings tell.
 pub fn is_heavy(parent: BorrowedFd<'_>, name: &[u8]) -> bool {
     if ALWAYS_HEAVY.contains(&name) {

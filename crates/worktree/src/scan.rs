@@ -12,8 +12,11 @@ use std::sync::atomic::AtomicU64;
 
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
+use stepback_model::path::RelPath;
 use stepback_store::ObjectBatch;
 
+use self::hints::{Answer, Hints};
+use self::walk::Trust;
 use crate::error::WorktreeError;
 use crate::rules::Budget;
 use crate::statcache::{self, StatCache};
@@ -21,13 +24,16 @@ use crate::vault::Vault;
 
 mod build;
 mod entry;
+pub mod hints;
 mod lend;
 mod listing;
+mod node;
 pub mod single;
+pub mod territory;
+mod update;
 mod walk;
 
 /// Where and how to scan.
-#[derive(Debug)]
 pub struct Scan<'a> {
     /// The workspace root.
     pub root: &'a Path,
@@ -47,6 +53,8 @@ pub struct Scan<'a> {
     pub threads: usize,
     /// Counts files looked at, for a progress display.
     pub progress: Option<&'a AtomicU64>,
+    /// Somebody who may know what changed since the cache was written; `None` to look at everything.
+    pub hints: Option<&'a dyn Hints>,
 }
 
 /// What a scan found.
@@ -60,25 +68,42 @@ pub struct Snapshot {
     pub hashed: u64,
     /// Paths that were skipped for a reason worth a warning: unreadable, or changing all the time.
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
+    /// Only some directories were looked at: a watcher vouched for the others.
+    pub hinted: bool,
     update: Option<CacheUpdate>,
-    /// The stat cache, if it is as it should be.
+    /// The stat cache, if its time is to say that it was looked at.
     cache: Option<PathBuf>,
 }
 
+/// What becomes of the stat cache.
 #[derive(Debug)]
 struct CacheUpdate {
     path: PathBuf,
-    builder: statcache::Builder,
     meta: statcache::Meta,
+    /// Directories that must be looked at again whatever a watcher says.
+    unsettled: Vec<RelPath>,
+    form: CacheForm,
+}
+
+#[derive(Debug)]
+enum CacheForm {
+    /// It is written anew.
+    Whole(statcache::Builder),
+    /// Only what changed is written, beside the file with this checksum.
+    Beside([u8; 32], statcache::Overlay),
 }
 
 impl Snapshot {
     /// Remembers what was scanned, for the next scan. Call it only after the scanned objects have been committed: a cached
     /// hash promises that its object is stored. Failing to write a cache is no error; the next scan just hashes more.
     pub fn remember(&mut self) {
-        if let Some(update) = self.update.take() {
-            let _ = update.builder.write(&update.path, &update.meta);
-        } else if let Some(path) = self.cache.take() {
+        if let Some(CacheUpdate { path, meta, unsettled, form }) = self.update.take() {
+            let _ = match form {
+                CacheForm::Whole(builder) => builder.write(&path, &meta, &unsettled),
+                CacheForm::Beside(below, overlay) => overlay.write(&path, &below, &meta, &unsettled),
+            };
+        }
+        if let Some(path) = self.cache.take() {
             // Its time says when the workspace was last looked at.
             use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -95,18 +120,41 @@ impl Scan<'_> {
         source: &(dyn ObjectSource + Sync),
         batch: &dyn ObjectBatch,
     ) -> Result<Snapshot, WorktreeError> {
-        let old = self.cache.and_then(|path| StatCache::load(path, self.boot));
-        let old = old.filter(|cache| cache.meta().rules == self.budget.fingerprint());
+        let old = self.cache.and_then(|path| StatCache::open(path, self.boot));
+        let mut old = old.filter(|cache| cache.meta().rules == self.budget.fingerprint());
         if let (None, Some(vault)) = (&old, self.vault) {
             lend::offer(self.root, vault, &self.budget, batch);
         }
-        let walked = walk::walk(self, old.as_ref(), walk::Trust::Decisions, source, batch)?;
+        let answer = self.ask(old.as_ref());
+        let token = match &answer {
+            Answer::Nothing => None,
+            Answer::Everything(token) | Answer::Only(token, _) => Some(*token),
+        };
+        let out = build::Out { source, batch, token };
+        if let Some(cache) = &old
+            && let Some(visit) = self.visits(cache, &answer)
+        {
+            // Whatever goes wrong here may be the hint's or the cache's fault: a look at everything knows better.
+            if let Ok(walked) = walk::walk(self, old.as_ref(), Trust::Decisions, Some(&visit), source, batch)
+                && !walked.rules_changed
+                && !walked.newly_linked
+                && walked.root_id == cache.meta().root
+                && let Ok(snapshot) = build::build(self, old.as_ref(), walked, &out)
+            {
+                return Ok(snapshot);
+            }
+        }
+        // A cache that cannot be read to its end is none.
+        if old.as_mut().is_some_and(|cache| cache.read_whole().is_none()) {
+            old = None;
+        }
+        let walked = walk::walk(self, old.as_ref(), Trust::Decisions, None, source, batch)?;
         if walked.rules_changed && old.is_some() {
             // A rule file changed: decisions taken under the old rules must be taken again, hashes still hold.
-            let again = walk::walk(self, old.as_ref(), walk::Trust::HashesOnly, source, batch)?;
-            return build::build(self, old.as_ref(), again, batch);
+            let again = walk::walk(self, old.as_ref(), Trust::HashesOnly, None, source, batch)?;
+            return build::build(self, old.as_ref(), again, &out);
         }
-        build::build(self, old.as_ref(), walked, batch)
+        build::build(self, old.as_ref(), walked, &out)
     }
 }
 

@@ -5,15 +5,30 @@
 //! names in a heap that belongs to their directory. It is only a cache: lost, torn or foreign, it is rebuilt by hashing.
 //! It is written beside its old version and renamed over it, so readers see one or the other.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use stepback_model::hash::Hash;
+use stepback_model::path::RelPath;
 
-const MAGIC: [u8; 8] = *b"SBSTAT\x00\x03";
-const HEADER: usize = 240;
+use self::meta::decode_paths;
+use crate::rules::Budget;
+
+mod build;
+mod meta;
+mod overlay;
+
+pub use build::Builder;
+pub use meta::{Meta, Tally};
+pub use overlay::Overlay;
+
+const MAGIC: [u8; 8] = *b"SBSTAT\x00\x04";
+/// Magic, four lengths, a checksum, and the meta.
+const HEADER: usize = 72 + Meta::LEN;
 const DIR_RECORD: usize = 56;
 const ENTRY_RECORD: usize = 92;
 
@@ -64,6 +79,8 @@ impl Kind {
 pub const RACY: u8 = 1;
 /// Entry flag: git ignores it, so it counts against the budget.
 pub const IGNORED: u8 = 2;
+/// Entry flag: the file has other names, and can be written to under any of them.
+pub const LINKED: u8 = 4;
 
 /// One cached entry.
 #[derive(Clone, Copy, Debug)]
@@ -84,73 +101,86 @@ pub struct Entry<'a> {
     pub target: &'a [u8],
 }
 
-/// Facts about the scan that wrote the cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Meta {
-    /// Device and inode of the root directory: a replaced root invalidates everything.
-    pub root: (u64, u64),
-    /// What `stat` said about the root directory; all zero if that cannot be relied on.
-    pub root_stat: Stat,
-    /// The store's collection epoch: after a collection, cached hashes may name objects that are gone.
-    pub epoch: u64,
-    /// Fingerprint of the rules that decided what is stored.
-    pub rules: [u8; 32],
-    /// Which boot of the system wrote it; within one boot the page cache cannot be torn.
-    pub boot: [u8; 16],
-    /// Bytes of ignored files stored, small and large ones.
-    pub ignored_bytes: [u64; 2],
-    /// The git slot of the state that was scanned, if there were git directories.
-    pub git: Option<Hash>,
-}
-
-/// A loaded cache.
+/// An open cache. What it says of a directory is read when somebody asks, unless all of it was read at once.
 #[derive(Debug)]
 pub struct StatCache {
-    bytes: Vec<u8>,
+    /// The directories' records.
+    table: Vec<u8>,
+    body: Body,
     dirs: usize,
     entries: usize,
     meta: Meta,
+    unsettled: Vec<RelPath>,
+    checksum: [u8; 32],
+    overlay: Overlay,
 }
 
+/// Entries and names of all directories.
+#[derive(Debug)]
+enum Body {
+    Whole(Vec<u8>),
+    /// By directory, as they were asked for.
+    Parts {
+        file: File,
+        loaded: Vec<OnceLock<Option<Box<[u8]>>>>,
+    },
+}
+
+/// Caches up to this size are read at once.
+const SMALL: u64 = 256 << 10;
+
 impl StatCache {
-    /// Loads the cache at `path`. `None` if there is none, or if it is not one this program wrote completely.
-    pub fn load(path: &Path, boot: [u8; 16]) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
-        let header: &[u8; HEADER] = bytes.first_chunk()?;
+    /// Opens the cache at `path`. `None` if there is none, or if it is not one this program wrote completely.
+    pub fn open(path: &Path, boot: [u8; 16]) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let size = file.metadata().ok()?.len();
+        let mut header = [0u8; HEADER];
+        file.read_exact_at(&mut header, 0).ok()?;
         if header[..8] != MAGIC {
             return None;
         }
-        let word = |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| header[at + i]));
-        let (dirs, entries) = (word(8) as usize, word(16) as usize);
-        let heap = word(24) as usize;
-        let mut meta = Meta {
-            root: (word(32), word(40)),
-            root_stat: Stat {
-                size: word(192),
-                mtime: word(200) as i64,
-                ctime: word(208) as i64,
-                ino: word(216),
-                mode: word(224) as u32,
-            },
-            epoch: word(48),
-            rules: [0; 32],
-            boot: [0; 16],
-            ignored_bytes: [word(56), word(64)],
-            git: (header[120] == 1).then(|| Hash::from_slice(&header[160..192])).flatten(),
+        let word = |at: usize| u64_at(&header, at) as usize;
+        let (dirs, entries, heap, tail) = (word(8), word(16), word(24), word(32));
+        let mut checksum = [0; 32];
+        checksum.copy_from_slice(&header[40..72]);
+        let meta = Meta::decode(header[72..].first_chunk()?);
+        let table_len = dirs.checked_mul(DIR_RECORD)?;
+        let body_len = entries.checked_mul(ENTRY_RECORD)?.checked_add(heap)?;
+        let expected = HEADER.checked_add(table_len)?.checked_add(body_len)?.checked_add(tail)?;
+        if size != expected as u64 || dirs == 0 {
+            return None;
+        }
+        let read = |at: usize, len: usize| {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, at as u64).ok().map(|()| bytes)
         };
-        meta.rules.copy_from_slice(&header[72..104]);
-        meta.boot.copy_from_slice(&header[104..120]);
-        let expected = HEADER
-            .checked_add(dirs.checked_mul(DIR_RECORD)?)?
-            .checked_add(entries.checked_mul(ENTRY_RECORD)?)?
-            .checked_add(heap)?;
-        if bytes.len() != expected || dirs == 0 {
+        if meta.boot != boot && checksum != sum(&header, &read(HEADER, expected - HEADER)?) {
             return None;
         }
-        if meta.boot != boot && header[128..160] != checksum(&bytes) {
-            return None;
+        let table = read(HEADER, table_len)?;
+        let unsettled = decode_paths(&read(expected - tail, tail)?)?;
+        let body = if size <= SMALL {
+            Body::Whole(read(HEADER + table_len, body_len)?)
+        } else {
+            Body::Parts { file, loaded: std::iter::repeat_with(OnceLock::new).take(dirs).collect() }
+        };
+        let overlay = Overlay::default();
+        let below = Self { table, body, dirs, entries, meta, unsettled, checksum, overlay };
+        Some(match Overlay::load(path, &checksum) {
+            Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..below },
+            None => below,
+        })
+    }
+
+    /// Reads all of it, for somebody who will ask about every directory.
+    pub fn read_whole(&mut self) -> Option<()> {
+        if let Body::Parts { file, .. } = &self.body {
+            let start = HEADER + self.table.len();
+            let mut bytes = vec![0; file.metadata().ok()?.len().checked_sub(start as u64)? as usize];
+            file.read_exact_at(&mut bytes, start as u64).ok()?;
+            self.body = Body::Whole(bytes);
         }
-        Some(Self { bytes, dirs, entries, meta })
+        Some(())
     }
 
     /// Facts about the scan that wrote it.
@@ -158,12 +188,27 @@ impl StatCache {
         &self.meta
     }
 
-    /// Number of directories. The first is the root.
-    pub fn dir_count(&self) -> usize {
-        self.dirs
+    /// Directories that must be looked at again whatever a watcher says.
+    pub fn unsettled(&self) -> &[RelPath] {
+        &self.unsettled
     }
 
-    /// Number of entries in all directories.
+    /// What changed since the file was written.
+    pub fn overlay(&self) -> &Overlay {
+        &self.overlay
+    }
+
+    /// Names this version of the file.
+    pub fn checksum(&self) -> &[u8; 32] {
+        &self.checksum
+    }
+
+    /// Number of directories that were ever numbered. The first is the root.
+    pub fn dir_count(&self) -> usize {
+        self.dirs.max(self.overlay.end())
+    }
+
+    /// Number of entries in all directories when the file was written.
     pub fn entry_count(&self) -> usize {
         self.entries
     }
@@ -172,27 +217,63 @@ impl StatCache {
         if dir as usize >= self.dirs {
             return None;
         }
-        self.bytes.get(HEADER + dir as usize * DIR_RECORD..)?.first_chunk()
+        self.table.get(dir as usize * DIR_RECORD..)?.first_chunk()
     }
 
     /// The directory with index `dir`; `None` if the cache is inconsistent.
     pub fn dir(&self, dir: u32) -> Option<Dir<'_>> {
+        if let Some(replaced) = self.overlay.get(dir) {
+            return Some(replaced);
+        }
         let record = self.dir_record(dir)?;
-        let first = u32_at(record, 0) as usize;
-        let count = u32_at(record, 4) as usize;
-        let heap_start = u64_at(record, 8) as usize;
-        let heap_len = u64_at(record, 16) as usize;
+        let (first, count) = (u32_at(record, 0) as usize, u32_at(record, 4) as usize);
+        let (names_start, names_len) = (u64_at(record, 8) as usize, u64_at(record, 16) as usize);
         let tree = Hash::from_slice(&record[24..56])?;
-        let table = HEADER + self.dirs * DIR_RECORD;
-        let heap = table + self.entries * ENTRY_RECORD;
-        let start = table.checked_add(first.checked_mul(ENTRY_RECORD)?)?;
-        let records = self.bytes.get(start..start.checked_add(count.checked_mul(ENTRY_RECORD)?)?)?;
-        if first + count > self.entries {
+        if first.checked_add(count)? > self.entries {
             return None;
         }
-        let names =
-            self.bytes.get(heap.checked_add(heap_start)?..heap.checked_add(heap_start + heap_len)?)?;
+        // Both within the body, which begins with the entries.
+        let records = first.checked_mul(ENTRY_RECORD)?..(first + count).checked_mul(ENTRY_RECORD)?;
+        let names_start = self.entries.checked_mul(ENTRY_RECORD)?.checked_add(names_start)?;
+        let names = names_start..names_start.checked_add(names_len)?;
+        let (records, names) = match &self.body {
+            Body::Whole(bytes) => (bytes.get(records)?, bytes.get(names)?),
+            Body::Parts { file, loaded } => {
+                let start = (HEADER + self.table.len()) as u64;
+                let read = || {
+                    let end = file.metadata().ok()?.len();
+                    if start + names.end as u64 > end {
+                        return None;
+                    }
+                    let mut bytes = vec![0; records.len() + names.len()];
+                    let (first, second) = bytes.split_at_mut(records.len());
+                    file.read_exact_at(first, start + records.start as u64).ok()?;
+                    file.read_exact_at(second, start + names.start as u64).ok()?;
+                    Some(bytes.into_boxed_slice())
+                };
+                let bytes = loaded.get(dir as usize)?.get_or_init(read).as_deref()?;
+                bytes.split_at_checked(records.len())?
+            }
+        };
         Some(Dir { records, names, count, tree })
+    }
+
+    /// What git ignores in a cached directory and everything below it.
+    pub fn tally_below(&self, dir: u32, budget: &Budget) -> Tally {
+        let mut tally = Tally::default();
+        let mut rest = vec![dir];
+        // A damaged cache may go in circles.
+        let mut left = self.dir_count();
+        while let Some(dir) = rest.pop().and_then(|number| self.dir(number)) {
+            tally = tally.plus(dir.tally(budget));
+            let below = (0..dir.len()).filter_map(|at| dir.entry(at)).filter(|entry| entry.kind == Kind::Dir);
+            rest.extend(below.map(|entry| entry.aux));
+            left = left.saturating_sub(1);
+            if left == 0 {
+                break;
+            }
+        }
+        tally
     }
 }
 
@@ -210,6 +291,12 @@ impl<'a> Dir<'a> {
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// What git ignores in it.
+    pub fn tally(&self, budget: &Budget) -> Tally {
+        let ignored = self.records.chunks_exact(ENTRY_RECORD).filter(|record| record[7] & IGNORED != 0);
+        ignored.fold(Tally::default(), |tally, record| tally.plus(tally_of(record, budget)))
     }
 
     /// The entry at `index`, in order of names; `None` if the cache is inconsistent.
@@ -273,158 +360,82 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-fn checksum(bytes: &[u8]) -> [u8; 32] {
-    let mut covered = bytes[..128].to_vec();
-    covered.extend_from_slice(Hash::of(stepback_model::ObjectKind::Blob, &bytes[160..]).as_bytes());
+/// What vouches for a cache as a whole: its header without this, and all that follows.
+fn sum(header: &[u8], rest: &[u8]) -> [u8; 32] {
+    let mut covered = header[..40].to_vec();
+    covered.extend_from_slice(&header[72..]);
+    covered.extend_from_slice(Hash::of(stepback_model::ObjectKind::Blob, rest).as_bytes());
     *Hash::of(stepback_model::ObjectKind::Blob, &covered).as_bytes()
 }
 
-/// Assembles a new cache, directory by directory.
-#[derive(Debug, Default)]
-pub struct Builder {
-    dirs: Vec<u8>,
-    entries: Vec<u8>,
-    heap: Vec<u8>,
-    entry_count: usize,
-    heap_start: usize,
-    ignored_bytes: [u64; 2],
+fn tally_of(record: &[u8], budget: &Budget) -> Tally {
+    let (kind, size) = (record[6], u64_at(record, 16));
+    let class = usize::from(size > crate::rules::SMALL);
+    let mut tally = Tally::default();
+    if record[7] & IGNORED == 0 {
+        return tally;
+    }
+    if kind == Kind::Whole as u8 || kind == Kind::Chunked as u8 {
+        tally.bytes[class] = size;
+    } else if kind == Kind::Skipped as u8 && size <= budget.file {
+        tally.waiting = 1;
+    }
+    tally
 }
 
-impl Builder {
-    /// Bytes of ignored files that are stored, small and large ones.
-    pub fn ignored_bytes(&self) -> [u64; 2] {
-        self.ignored_bytes
-    }
+/// Appends an entry's record and its name; `names_start` is where the names of its directory begin.
+fn append_entry(records: &mut Vec<u8>, names: &mut Vec<u8>, names_start: usize, entry: &Entry<'_>) {
+    let name_at = (names.len() - names_start) as u32;
+    names.extend_from_slice(entry.name);
+    let aux = if entry.kind == Kind::Symlink {
+        let target_at = (names.len() - names_start) as u32;
+        names.extend_from_slice(entry.target);
+        target_at
+    } else {
+        entry.aux
+    };
+    let mut record = [0u8; ENTRY_RECORD];
+    record[..4].copy_from_slice(&name_at.to_le_bytes());
+    record[4..6].copy_from_slice(&(entry.name.len() as u16).to_le_bytes());
+    record[6] = entry.kind as u8;
+    record[7] = entry.flags;
+    record[8..12].copy_from_slice(&entry.stat.mode.to_le_bytes());
+    record[12..16].copy_from_slice(&aux.to_le_bytes());
+    record[16..24].copy_from_slice(&entry.stat.size.to_le_bytes());
+    record[24..32].copy_from_slice(&entry.stat.mtime.to_le_bytes());
+    record[32..40].copy_from_slice(&entry.stat.ctime.to_le_bytes());
+    record[40..48].copy_from_slice(&entry.stat.ino.to_le_bytes());
+    record[48..80].copy_from_slice(entry.hash.as_bytes());
+    records.extend_from_slice(&record);
+}
 
-    /// Counts what is ignored by git and stored nevertheless.
-    fn count(&mut self, kind: u8, flags: u8, size: u64) {
-        if flags & IGNORED != 0 && (kind == Kind::Whole as u8 || kind == Kind::Chunked as u8) {
-            self.ignored_bytes[usize::from(size > crate::rules::SMALL)] += size;
-        }
+/// Writes a file beside `path` and renames it into place. It is a cache: nothing waits for the disk.
+fn write_beside(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    static WRITES: AtomicU32 = AtomicU32::new(0);
+    let unique = format!("{}.{}", std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(unique);
+    let temporary = path.with_file_name(name);
+    let mut options = fs::OpenOptions::new();
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
     }
-
-    /// Makes room for about as much as `old` holds.
-    pub fn like(old: Option<&StatCache>) -> Self {
-        let mut builder = Self::default();
-        if let Some(old) = old {
-            builder.dirs.reserve(old.dirs * DIR_RECORD);
-            builder.entries.reserve(old.entries * ENTRY_RECORD);
-            builder.heap.reserve(old.entries * 16);
-        }
-        builder
-    }
-
-    /// Adds an entry to the directory being assembled; entries come in order of names.
-    pub fn entry(&mut self, entry: &Entry<'_>) {
-        let name_at = (self.heap.len() - self.heap_start) as u32;
-        self.heap.extend_from_slice(entry.name);
-        let aux = if entry.kind == Kind::Symlink {
-            let target_at = (self.heap.len() - self.heap_start) as u32;
-            self.heap.extend_from_slice(entry.target);
-            target_at
-        } else {
-            entry.aux
-        };
-        self.count(entry.kind as u8, entry.flags, entry.stat.size);
-        let mut record = [0u8; ENTRY_RECORD];
-        record[..4].copy_from_slice(&name_at.to_le_bytes());
-        record[4..6].copy_from_slice(&(entry.name.len() as u16).to_le_bytes());
-        record[6] = entry.kind as u8;
-        record[7] = entry.flags;
-        record[8..12].copy_from_slice(&entry.stat.mode.to_le_bytes());
-        record[12..16].copy_from_slice(&aux.to_le_bytes());
-        record[16..24].copy_from_slice(&entry.stat.size.to_le_bytes());
-        record[24..32].copy_from_slice(&entry.stat.mtime.to_le_bytes());
-        record[32..40].copy_from_slice(&entry.stat.ctime.to_le_bytes());
-        record[40..48].copy_from_slice(&entry.stat.ino.to_le_bytes());
-        record[48..80].copy_from_slice(entry.hash.as_bytes());
-        self.entries.extend_from_slice(&record);
-    }
-
-    /// Copies all entries of an unchanged directory; `renumber` maps old directory indices to new ones.
-    pub fn copy_entries(&mut self, old: &Dir<'_>, renumber: impl Fn(u32) -> u32) {
-        let start = self.entries.len();
-        self.entries.extend_from_slice(old.records);
-        self.heap.extend_from_slice(old.names);
-        for record in self.entries[start..].chunks_exact_mut(ENTRY_RECORD) {
-            if record[6] == Kind::Dir as u8 {
-                let new = renumber(u32_at(record, 12));
-                record[12..16].copy_from_slice(&new.to_le_bytes());
-            }
-        }
-        for record in old.records.chunks_exact(ENTRY_RECORD).filter(|record| record[7] & IGNORED != 0) {
-            self.count(record[6], record[7], u64_at(record, 16));
-        }
-    }
-
-    /// Completes the directory being assembled. Directories are numbered in the order they are completed.
-    pub fn finish_dir(&mut self, tree: Hash) {
-        let entries_end = self.entries.len() / ENTRY_RECORD;
-        self.dirs.extend_from_slice(&(self.entry_count as u32).to_le_bytes());
-        self.dirs.extend_from_slice(&((entries_end - self.entry_count) as u32).to_le_bytes());
-        self.dirs.extend_from_slice(&(self.heap_start as u64).to_le_bytes());
-        self.dirs.extend_from_slice(&((self.heap.len() - self.heap_start) as u64).to_le_bytes());
-        self.dirs.extend_from_slice(tree.as_bytes());
-        self.entry_count = entries_end;
-        self.heap_start = self.heap.len();
-    }
-
-    /// Writes the cache beside `path` and renames it into place.
-    pub fn write(self, path: &Path, meta: &Meta) -> std::io::Result<()> {
-        let dirs = self.dirs.len() / DIR_RECORD;
-        let mut bytes = Vec::with_capacity(HEADER + self.dirs.len() + self.entries.len() + self.heap.len());
-        bytes.extend_from_slice(&MAGIC);
-        let words = [
-            dirs as u64,
-            self.entry_count as u64,
-            self.heap.len() as u64,
-            meta.root.0,
-            meta.root.1,
-            meta.epoch,
-            meta.ignored_bytes[0],
-            meta.ignored_bytes[1],
-        ];
-        for word in words {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.extend_from_slice(&meta.rules);
-        bytes.extend_from_slice(&meta.boot);
-        bytes.push(u8::from(meta.git.is_some()));
-        bytes.resize(160, 0);
-        bytes.extend_from_slice(meta.git.as_ref().map_or(&[0; 32], Hash::as_bytes).as_slice());
-        let Stat { size, mtime, ctime, ino, mode } = meta.root_stat;
-        for word in [size, mtime as u64, ctime as u64, ino, u64::from(mode)] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.resize(HEADER, 0);
-        bytes.extend_from_slice(&self.dirs);
-        bytes.extend_from_slice(&self.entries);
-        bytes.extend_from_slice(&self.heap);
-        let sum = checksum(&bytes);
-        bytes[128..160].copy_from_slice(&sum);
-
-        static WRITES: AtomicU32 = AtomicU32::new(0);
-        let unique = format!("{}.{}", std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
-        let temporary = path.with_extension(unique);
-        let mut options = fs::OpenOptions::new();
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let written = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(&bytes))
-            .and_then(|()| fs::rename(&temporary, path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written
-    }
+    written
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan::hints::Token;
     use stepback_model::ObjectKind;
 
     fn entry<'a>(name: &'a [u8], kind: Kind, aux: u32, target: &'a [u8]) -> Entry<'a> {
@@ -439,20 +450,22 @@ mod tests {
             epoch: 3,
             rules: [4; 32],
             boot: [5; 16],
-            ignored_bytes: [6, 7],
-            git: None,
+            ignored: Tally { bytes: [6, 7], waiting: 1 },
+            git: Some(Hash::of(ObjectKind::Git, b"git")),
+            token: Some(Token { instance: [9; 16], position: 10 }),
+            full_at: -11,
         }
     }
 
     fn sample(path: &Path) {
-        let mut builder = Builder::default();
+        let mut builder = Builder::like(None, Budget::default());
         builder.entry(&entry(b"a", Kind::Whole, 0, b""));
         builder.entry(&entry(b"link", Kind::Symlink, 0, b"target"));
         builder.entry(&entry(b"sub", Kind::Dir, 1, b""));
         builder.finish_dir(Hash::of(ObjectKind::Tree, b"root"));
         builder.entry(&entry(b"x\xff", Kind::Chunked, 0, b""));
         builder.finish_dir(Hash::of(ObjectKind::Tree, b"sub"));
-        builder.write(path, &meta()).unwrap();
+        builder.write(path, &meta(), &[RelPath::root(), RelPath::parse("sub").unwrap()]).unwrap();
     }
 
     #[test]
@@ -460,7 +473,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cache");
         sample(&path);
-        let cache = StatCache::load(&path, [5; 16]).unwrap();
+        let cache = StatCache::open(&path, [5; 16]).unwrap();
         assert_eq!(cache.meta(), &meta());
         let root = cache.dir(0).unwrap();
         assert_eq!((root.len(), root.tree), (3, Hash::of(ObjectKind::Tree, b"root")));
@@ -478,15 +491,15 @@ mod tests {
         let path = dir.path().join("cache");
         sample(&path);
         let good = fs::read(&path).unwrap();
-        assert!(StatCache::load(&path, [0; 16]).is_some(), "another boot verifies the checksum");
+        assert!(StatCache::open(&path, [0; 16]).is_some(), "another boot verifies the checksum");
         for cut in [0, 7, 100, good.len() - 1] {
             fs::write(&path, &good[..cut]).unwrap();
-            assert!(StatCache::load(&path, [5; 16]).is_none(), "cut at {cut}");
+            assert!(StatCache::open(&path, [5; 16]).is_none(), "cut at {cut}");
         }
         let mut zeroed = good.clone();
         let end = zeroed.len();
         zeroed[end - 8..].fill(0);
         fs::write(&path, &zeroed).unwrap();
-        assert!(StatCache::load(&path, [0; 16]).is_none(), "zeroes after a power loss");
+        assert!(StatCache::open(&path, [0; 16]).is_none(), "zeroes after a power loss");
     }
 }

@@ -57,6 +57,7 @@ impl Desk {
             boot: self.boot,
             threads: 2,
             progress: None,
+            hints: None,
         };
         let mut snapshot = scan.run(&self.store, &*batch).unwrap();
         self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
@@ -650,6 +651,7 @@ fn a_cache_damaged_by_a_program_does_not_bring_a_scan_down() {
             boot: desk.boot,
             threads: 1,
             progress: None,
+            hints: None,
         };
         // Right or an error; never a panic.
         let _ = scan.run(&desk.store, &*batch);

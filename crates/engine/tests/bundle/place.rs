@@ -41,7 +41,14 @@ impl Home {
     }
 
     pub fn engine(&self) -> Engine<'_> {
-        Engine { store: &*self.store, env: &self.env, budget: Budget::default(), threads: 2, progress: None }
+        Engine {
+            store: &*self.store,
+            env: &self.env,
+            budget: Budget::default(),
+            threads: 2,
+            progress: None,
+            watcher: None,
+        }
     }
 
     /// Takes in a bundle.

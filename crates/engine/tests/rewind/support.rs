@@ -50,7 +50,14 @@ impl Place {
     }
 
     pub fn engine(&self) -> Engine<'_> {
-        Engine { store: &*self.store, env: &self.env, budget: self.budget, threads: 2, progress: None }
+        Engine {
+            store: &*self.store,
+            env: &self.env,
+            budget: self.budget,
+            threads: 2,
+            progress: None,
+            watcher: None,
+        }
     }
 
     /// A directory outside the workspace.

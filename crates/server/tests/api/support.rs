@@ -118,7 +118,14 @@ impl Place {
     }
 
     pub fn engine(&self) -> Engine<'_> {
-        Engine { store: self.store, env: &self.env, budget: Budget::default(), threads: 2, progress: None }
+        Engine {
+            store: self.store,
+            env: &self.env,
+            budget: Budget::default(),
+            threads: 2,
+            progress: None,
+            watcher: None,
+        }
     }
 
     pub fn write(&self, name: &str, text: &str) {

@@ -80,6 +80,9 @@ pub struct Serve {
     /// Answer one address at most so many requests in a second; 0 is no limit [default: 100 off loopback]
     #[arg(long = "rate-limit", value_name = "N")]
     pub rate: Option<u32>,
+    /// Do not watch workspaces: hooks then look at every file
+    #[arg(long)]
+    pub no_watcher: bool,
 }
 
 /// How a recording answers.

@@ -68,6 +68,15 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         rate: arguments.rate.or((!is_local).then_some(RATE_ELSEWHERE)).filter(|rate| *rate > 0),
         ..Config::new(listen, token_file.clone())
     };
+    let wanted = !arguments.no_watcher && context.watcher().is_some();
+    let watcher = match wanted.then(|| stepback_server::watch(&work, context.place().local())) {
+        Some(Ok(watcher)) => watcher,
+        Some(Err(error)) => {
+            output::say(format!("Warning: workspaces are not watched: {error}. Hooks look at every file."));
+            None
+        }
+        None => None,
+    };
     let server = stepback_server::serve(work, config).map_err(|error| {
         let failure = Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"));
         match error.kind() {
@@ -95,5 +104,6 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         std::thread::sleep(Duration::from_millis(50));
     }
     server.stop();
+    drop(watcher);
     DONE
 }

@@ -46,6 +46,7 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
     };
     drop(lock);
     let moves = workspace.head_moves(&present.state, &last)?;
+    let watched = context.watcher().and_then(|watcher| watcher.status(&workspace.root));
     if context.json {
         let excluded: Vec<_> = skipped
             .iter()
@@ -67,6 +68,10 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
             "not_covered": present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
             "git": repositories,
             "warnings": moves,
+            "watcher": watched.map(|watched| match watched {
+                Ok(directories) => json!({ "directories": directories }),
+                Err(reason) => json!({ "directories": 0, "reason": reason }),
+            }),
         });
         if show_excluded {
             value["excluded"] = json!(excluded);
@@ -92,6 +97,13 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
             summary.in_progress.as_ref().map_or(String::new(), |what| format!(", {what} in progress"));
         let path = stepback_model::path::display_bytes(&repository.path);
         output::line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
+    }
+    match watched {
+        Some(Ok(directories)) => {
+            output::line(paint.dim(format!("Watched: {} directories", output::grouped(directories))));
+        }
+        Some(Err(reason)) => output::line(paint.dim(format!("Not watched: {reason}"))),
+        None => {}
     }
     if changes.is_empty() {
         output::line("Nothing changed since.");

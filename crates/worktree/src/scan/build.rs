@@ -3,45 +3,57 @@
 use std::os::fd::AsFd;
 
 use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::object::ObjectSource;
 use stepback_model::path::RelPath;
 use stepback_model::state::{GitState, Repository};
 use stepback_model::tree::{Content, Entry as TreeEntry, MODE_MASK, Node, SkipReason, Tree};
 use stepback_store::ObjectBatch;
 
 use super::entry::reason_from;
+use super::hints::Token;
 use super::walk::{DirOut, Listing, OutEntry, Walked};
-use super::{CacheUpdate, Scan, Snapshot};
+use super::{CacheForm, CacheUpdate, Scan, Snapshot};
 use crate::error::WorktreeError;
 use crate::git;
-use crate::statcache::{self, Builder, Entry, Kind, Meta, NONE, RACY, Stat, StatCache};
+use crate::rules::Budget;
+use crate::statcache::{self, Builder, Entry, Kind, NONE, RACY, Stat, StatCache};
 
 /// What became of one directory.
 #[derive(Clone, Copy)]
-enum Built {
+pub(super) enum Built {
     Tree(Hash),
     Skipped(SkipReason),
     Gone,
 }
 
-struct Assembly<'a> {
-    old: Option<&'a StatCache>,
-    dirs: &'a [DirOut],
+pub(super) struct Assembly<'a> {
+    pub old: Option<&'a StatCache>,
+    pub dirs: &'a [DirOut],
     /// Number of the walked directory for each cached one.
     by_old: Vec<u32>,
     built: Vec<Option<Built>>,
-    batch: &'a dyn ObjectBatch,
+    pub out: &'a Out<'a>,
     /// Some cached hash is not confirmed to be stored; write every tree.
     rewrite_all: bool,
-    changed: bool,
+    pub changed: bool,
     git_changed: bool,
     repositories: Vec<(u32, RelPath)>,
+    /// Directories that were not looked at.
+    kept: Vec<RelPath>,
+}
+
+/// Where a scan reads and writes, and which moment it stands for.
+pub(super) struct Out<'a> {
+    pub source: &'a (dyn ObjectSource + Sync),
+    pub batch: &'a dyn ObjectBatch,
+    pub token: Option<Token>,
 }
 
 pub(super) fn build(
     scan: &Scan<'_>,
     old: Option<&StatCache>,
     walked: Walked,
-    batch: &dyn ObjectBatch,
+    out: &Out<'_>,
 ) -> Result<Snapshot, WorktreeError> {
     let old = old.filter(|cache| cache.meta().root == walked.root_id);
     let epoch_moved = old.is_some_and(|cache| cache.meta().epoch != scan.epoch);
@@ -56,11 +68,12 @@ pub(super) fn build(
         dirs: &walked.dirs,
         by_old,
         built: vec![None; walked.dirs.len()],
-        batch,
+        out,
         rewrite_all: epoch_moved,
         changed: old.is_none() || epoch_moved,
         git_changed: old.is_none() || epoch_moved,
         repositories: Vec::new(),
+        kept: Vec::new(),
     };
     let files = match assembly.build_all()? {
         Built::Tree(tree) => tree,
@@ -71,32 +84,17 @@ pub(super) fn build(
         }
     };
     let git = assembly.git_state(old)?;
-    // A cache with many outdated directory times makes scans list what they need not: worth writing for that alone.
-    let changed = assembly.changed
-        || old.is_some_and(|cache| cache.meta().git != git)
-        || assembly.has_many_outdated_dirs();
     let update = match scan.cache {
-        Some(path) if changed => {
-            let builder = assembly.cache();
-            let root_stat = walked.dirs.first().filter(|root| !root.racy).map(|root| root.stat);
-            let meta = Meta {
-                root: walked.root_id,
-                root_stat: root_stat.unwrap_or_default(),
-                epoch: scan.epoch,
-                rules: scan.budget.fingerprint(),
-                boot: scan.boot,
-                ignored_bytes: builder.ignored_bytes(),
-                git,
-            };
-            Some(CacheUpdate { path: path.to_path_buf(), builder, meta })
-        }
-        _ => None,
+        Some(path) => assembly.update(scan, path, &walked, git),
+        None => None,
     };
     if let Some(vault) = scan.vault {
         vault.sync().map_err(WorktreeError::aside("sync", "the vault"))?;
     }
-    let cache = scan.cache.filter(|_| update.is_none()).map(std::path::Path::to_path_buf);
-    Ok(Snapshot { files, git, hashed: walked.hashed, troubles: walked.troubles, update, cache })
+    let is_whole = matches!(&update, Some(CacheUpdate { form: CacheForm::Whole(_), .. }));
+    let cache = scan.cache.filter(|_| !is_whole).map(std::path::Path::to_path_buf);
+    let Walked { hashed, troubles, hinted, .. } = walked;
+    Ok(Snapshot { files, git, hashed, troubles, hinted, update, cache })
 }
 
 impl Assembly<'_> {
@@ -112,6 +110,9 @@ impl Assembly<'_> {
             if id as usize >= self.dirs.len() {
                 continue;
             }
+            if matches!(self.dirs[id as usize].listing, Listing::Kept) {
+                self.kept.push(path.clone());
+            }
             stack.push((id, true, path.clone(), in_git));
             for (name, child) in self.children(id) {
                 let child_path = path.join(&name);
@@ -126,11 +127,11 @@ impl Assembly<'_> {
     }
 
     /// The walked directory that the cache knows by number `old`. A damaged cache may name one that is not there.
-    fn walked(&self, old: u32) -> u32 {
+    pub(super) fn walked(&self, old: u32) -> u32 {
         self.by_old.get(old as usize).copied().unwrap_or(NONE)
     }
 
-    fn built_at(&self, id: u32) -> Option<Built> {
+    pub(super) fn built_at(&self, id: u32) -> Option<Built> {
         self.built.get(id as usize).copied().flatten()
     }
 
@@ -147,7 +148,7 @@ impl Assembly<'_> {
                 let dirs = entries.filter(|entry| entry.kind == Kind::Dir);
                 dirs.map(|entry| (entry.name.to_vec(), self.walked(entry.aux))).collect()
             }
-            Listing::Gone | Listing::Skipped(_) => Vec::new(),
+            Listing::Kept | Listing::Gone | Listing::Skipped(_) => Vec::new(),
         }
     }
 
@@ -157,6 +158,7 @@ impl Assembly<'_> {
         let tree = match &dir.listing {
             Listing::Gone => return Ok(Built::Gone),
             Listing::Skipped(reason) => return Ok(Built::Skipped(*reason)),
+            Listing::Kept => return Ok(cached.map_or(Built::Gone, |cached| Built::Tree(cached.tree))),
             Listing::Same => {
                 let Some(cached) = cached else { return Ok(Built::Gone) };
                 let children_same = (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
@@ -191,7 +193,7 @@ impl Assembly<'_> {
         self.changed = true;
         self.git_changed |= in_git;
         let similar = cached.map(|cached| cached.tree);
-        Ok(Built::Tree(self.batch.write(ObjectKind::Tree, &tree.encode(), similar)?))
+        Ok(Built::Tree(self.out.batch.write(ObjectKind::Tree, &tree.encode(), similar)?))
     }
 
     /// Whether a walked child is what its parent's cached listing says.
@@ -238,36 +240,48 @@ impl Assembly<'_> {
     }
 
     fn git_state(&mut self, old: Option<&StatCache>) -> Result<Option<Hash>, WorktreeError> {
-        self.repositories.sort_by(|a, b| a.1.cmp(&b.1));
         let found: Vec<(RelPath, u32, Hash)> = (self.repositories.iter())
             .filter_map(|(id, path)| match self.built_at(*id)? {
                 Built::Tree(tree) => Some((path.clone(), *id, tree)),
                 _ => None,
             })
             .collect();
-        if found.is_empty() {
-            return Ok(None);
-        }
-        if !self.changed
-            && !self.git_changed
-            && let Some(git) = old.and_then(|cache| cache.meta().git)
-        {
-            return Ok(Some(git));
-        }
-        let repositories = found
-            .into_iter()
+        let before = old.and_then(|cache| cache.meta().git);
+        let known = match before {
+            Some(hash) if !self.changed && !self.git_changed => return Ok(Some(hash)),
+            Some(hash) if !self.kept.is_empty() => GitState::load(self.out.source, hash)?.repositories,
+            _ => Vec::new(),
+        };
+        let (looked_at, untouched): (Vec<_>, Vec<_>) = (found.into_iter())
+            .partition(|(_, id, _)| !matches!(self.dirs[*id as usize].listing, Listing::Kept));
+        let mut repositories: Vec<Repository> = (looked_at.into_iter())
             .map(|(path, id, tree)| {
                 let summary = self.dirs[id as usize].git.as_ref().map(|node| git::summarize(node.fd.as_fd()));
                 Repository { path: path.as_bytes().to_vec(), tree, summary: summary.unwrap_or_default() }
             })
             .collect();
+        // Repositories that were not looked at are as they were.
+        repositories.extend(known.into_iter().filter(|repository| {
+            RelPath::parse(repository.path.as_slice())
+                .is_ok_and(|path| self.kept.iter().any(|kept| path.starts_with(kept)))
+        }));
+        let missing = (untouched.iter())
+            .any(|(path, ..)| !repositories.iter().any(|known| known.path == path.as_bytes()));
+        if missing {
+            let what = "the git directories of the last scan".to_string();
+            return Err(stepback_store::StoreError::Corrupt { what }.into());
+        }
+        if repositories.is_empty() {
+            return Ok(None);
+        }
+        repositories.sort_by(|a, b| a.path.cmp(&b.path));
         let state = GitState { repositories };
-        Ok(Some(self.batch.write(ObjectKind::Git, &state.encode(), None)?))
+        Ok(Some(self.out.batch.write(ObjectKind::Git, &state.encode(), None)?))
     }
 
     /// The next stat cache: every directory that has a tree, the root first.
-    fn cache(&self) -> Builder {
-        let mut builder = Builder::like(self.old);
+    pub(super) fn cache(&self, budget: Budget) -> Builder {
+        let mut builder = Builder::like(self.old, budget);
         let kept: Vec<(u32, Hash)> = (self.dirs.iter())
             .filter_map(|dir| match self.built[dir.id as usize] {
                 Some(Built::Tree(tree)) => Some((dir.id, tree)),
@@ -290,22 +304,12 @@ impl Assembly<'_> {
                 (Listing::Same, Some(cached)) => {
                     for entry in (0..cached.len()).filter_map(|at| cached.entry(at)) {
                         let child = if entry.kind == Kind::Dir { self.walked(entry.aux) } else { entry.aux };
-                        self.cache_entry(&mut builder, &entry, child, &number);
+                        builder_entry(&mut builder, self.cache_entry(&entry, child, &number));
                     }
                 }
                 (Listing::New(entries), _) => {
                     for entry in entries {
-                        let OutEntry { name, kind, flags, stat, hash, aux, target } = entry;
-                        let record = Entry {
-                            name,
-                            kind: *kind,
-                            flags: *flags,
-                            stat: *stat,
-                            hash: *hash,
-                            aux: *aux,
-                            target,
-                        };
-                        self.cache_entry(&mut builder, &record, *aux, &number);
+                        builder_entry(&mut builder, self.cache_entry(&entry.record(), entry.aux, &number));
                     }
                 }
                 _ => {}
@@ -315,13 +319,13 @@ impl Assembly<'_> {
         builder
     }
 
-    fn has_many_outdated_dirs(&self) -> bool {
+    pub(super) fn has_many_outdated_dirs(&self) -> bool {
         const MANY: usize = 32;
         self.dirs.iter().filter(|dir| dir.outdated).count() > MANY
     }
 
     /// Whether every subdirectory still is one, with the same times: then its cached entries can be copied as they are.
-    fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
+    pub(super) fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
         (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
             entry.kind != Kind::Dir || {
                 let child = self.walked(entry.aux);
@@ -332,27 +336,40 @@ impl Assembly<'_> {
         })
     }
 
-    fn cache_entry(&self, builder: &mut Builder, entry: &Entry<'_>, child: u32, number: &[u32]) {
+    /// An entry as the next cache says it; `None` if it is not there any more.
+    pub(super) fn cache_entry<'e>(&self, entry: &Entry<'e>, child: u32, number: &[u32]) -> Option<Entry<'e>> {
         if entry.kind != Kind::Dir {
-            builder.entry(entry);
-            return;
+            return Some(*entry);
         }
-        let Some(dir) = self.dirs.get(child as usize) else { return };
-        match self.built_at(child) {
-            Some(Built::Tree(_)) => builder.entry(&Entry {
+        let dir = self.dirs.get(child as usize)?;
+        match self.built_at(child)? {
+            Built::Tree(_) => Some(Entry {
                 aux: number[child as usize],
                 stat: dir.stat,
                 flags: if dir.racy { RACY } else { 0 },
                 ..*entry
             }),
-            Some(Built::Skipped(reason)) => builder.entry(&Entry {
+            Built::Skipped(reason) => Some(Entry {
                 kind: Kind::Skipped,
                 aux: super::entry::reason_number(reason),
                 stat: Stat::default(),
                 flags: 0,
                 ..*entry
             }),
-            _ => {}
+            Built::Gone => None,
         }
+    }
+}
+
+fn builder_entry(builder: &mut Builder, entry: Option<Entry<'_>>) {
+    if let Some(entry) = entry {
+        builder.entry(&entry);
+    }
+}
+
+impl OutEntry {
+    pub(super) fn record(&self) -> Entry<'_> {
+        let Self { name, kind, flags, stat, hash, aux, target } = self;
+        Entry { name, kind: *kind, flags: *flags, stat: *stat, hash: *hash, aux: *aux, target }
     }
 }

@@ -14,12 +14,13 @@ use rustix::io::Errno;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::tree::SkipReason;
 
-use super::walk::{Area, DirNode, OutEntry, Shared, Trust};
+use super::node::{Area, DirNode};
+use super::walk::{OutEntry, Shared, Trust};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::rules::{self, Verdict};
-use crate::statcache::{Dir, Entry, IGNORED, Kind, NONE, RACY, Stat};
+use crate::statcache::{Dir, Entry, IGNORED, Kind, LINKED, NONE, RACY, Stat};
 use crate::vault::Kept;
 
 /// Files above this size wait until the walk is over, so that all threads can share the work.
@@ -62,7 +63,7 @@ pub(super) struct Large {
     pub node: Arc<DirNode>,
     pub name: Vec<u8>,
     pub old: Option<Hash>,
-    /// [`IGNORED`] or nothing.
+    /// [`IGNORED`] and [`LINKED`].
     pub flags: u8,
 }
 
@@ -115,14 +116,16 @@ fn is_fresh(stat: &Stat) -> bool {
 }
 
 /// Looks at entries, with buffers that are used again and again.
-pub(super) struct Examiner<'a> {
-    shared: &'a Shared<'a>,
+pub(super) struct Examiner<'s, 'a> {
+    shared: &'s Shared<'a>,
     buffer: Vec<u8>,
+    /// Something in the directory at hand can change without a watcher's noticing.
+    pub unsettled: bool,
 }
 
-impl<'a> Examiner<'a> {
-    pub fn new(shared: &'a Shared<'a>) -> Self {
-        Self { shared, buffer: Vec::new() }
+impl<'s, 'a> Examiner<'s, 'a> {
+    pub fn new(shared: &'s Shared<'a>) -> Self {
+        Self { shared, buffer: Vec::new(), unsettled: false }
     }
 
     /// Looks at an entry that is not a directory.
@@ -156,6 +159,14 @@ impl<'a> Examiner<'a> {
             Err(errno) => return Err(WorktreeError::io("look at", &dir.path().join(name))(errno.into())),
         };
         let found = to_stat(&stat);
+        // Whoever writes to a file under another name is seen only where that name is.
+        let linked = stat.st_nlink > 1 && dir.area != Area::Objects;
+        if linked {
+            self.unsettled = true;
+            if known.is_none_or(|known| known.flags & LINKED == 0) {
+                self.shared.newly_linked.store(true, Ordering::Relaxed);
+            }
+        }
         if let Some(known) = &known
             && known.stat == found
             && known.flags & RACY == 0
@@ -167,7 +178,13 @@ impl<'a> Examiner<'a> {
             return same();
         }
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => self.regular(dir, name, found, known.as_ref()),
+            FileType::RegularFile => {
+                let mut examined = self.regular(dir, name, found, known.as_ref())?;
+                if let (true, Examined::New(entry) | Examined::Large(entry, _)) = (linked, &mut examined) {
+                    entry.flags |= LINKED;
+                }
+                Ok(examined)
+            }
             FileType::Symlink => Ok(self.symlink(dir, name, found)),
             FileType::Directory => Ok(Examined::IsDir),
             other => {
@@ -405,7 +422,7 @@ impl<'a> Examiner<'a> {
             } else if trusted && known_in && !rules::is_heavy(dir.fd.as_fd(), name) {
                 None
             } else {
-                self.leave_out(dir, name)
+                dir.leave_out(name)
             };
             if let Some(reason) = reason {
                 let same_at = at.filter(|_| known_out == Some(reason));
@@ -427,33 +444,6 @@ impl<'a> Examiner<'a> {
         entry.aux = id;
         let old_stat = known.filter(|known| old != NONE && known.flags & RACY == 0).map(|known| known.stat);
         ExaminedDir::Walk { same_at: at.filter(|_| old != NONE), entry, old, old_stat }
-    }
-
-    /// Why a directory is not stored, if it is not.
-    fn leave_out(&self, dir: &Arc<DirNode>, name: &[u8]) -> Option<SkipReason> {
-        match dir.own_verdict(name, true) {
-            Verdict::Out => return Some(SkipReason::Rule),
-            Verdict::In => return None,
-            Verdict::Silent => {}
-        }
-        let heavy = rules::is_heavy(dir.fd.as_fd(), name)
-            || (name == b"target" && dir.is_ignored(name, true))
-            || self.marked_as_cache(dir, name);
-        heavy.then_some(SkipReason::HeavyCache)
-    }
-
-    /// Looks inside for the marks of a cache, without listing it.
-    fn marked_as_cache(&self, dir: &Arc<DirNode>, name: &[u8]) -> bool {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(inside) = rustix::fs::openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) else {
-            return false;
-        };
-        let exists = |name: &str| {
-            rustix::fs::accessat(&inside, name, rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
-        };
-        ["CACHEDIR.TAG", "pyvenv.cfg"]
-            .iter()
-            .any(|mark| exists(mark) && rules::marks_cache(inside.as_fd(), mark.as_bytes()))
     }
 
     /// Objects are only ever added or removed, which changes their directory's times. `Some` if nothing was.

@@ -11,10 +11,12 @@ use rustix::io::Errno;
 use stepback_model::tree::SkipReason;
 
 use super::entry::{Examined, Examiner, Large};
-use super::walk::{Area, DirNode, Harvest, Listing, OutEntry, Shared};
+use super::hints::Visit;
+use super::node::{Area, DirNode};
+use super::walk::{Harvest, Listing, OutEntry, Shared};
 use crate::error::WorktreeError;
 use crate::rules::{self, Verdict};
-use crate::statcache::{Dir, IGNORED, Kind, RACY};
+use crate::statcache::{Dir, IGNORED, Kind, LINKED, RACY};
 
 /// A directory's entries while they come in.
 #[derive(Default)]
@@ -37,13 +39,41 @@ impl Collected {
         (self.same.len() + self.news.len()) as u64
     }
 
+    /// Takes everything from the cache but the directories that are to be visited below this one. `false`, and nothing is
+    /// taken, if one of those is not a directory as far as the cache knows.
+    pub fn pass(&mut self, cached: &Dir<'_>, visit: &Visit) -> bool {
+        let is_dir = |name: &[u8]| {
+            let known = cached.find(name).and_then(|at| cached.entry(at));
+            known.is_some_and(|known| known.kind == Kind::Dir)
+        };
+        if !visit.names().all(is_dir) {
+            return false;
+        }
+        for at in 0..cached.len() {
+            match cached.entry(at) {
+                Some(known) if known.kind == Kind::Dir => self.subdirs.push(known.name.to_vec()),
+                _ => self.same.push(at as u32),
+            }
+        }
+        true
+    }
+
+    /// Whether something in it has not come to rest: it may be other than it seems, and is looked at again.
+    pub fn is_unsettled(&self) -> bool {
+        self.news.iter().any(|entry| {
+            entry.flags & RACY != 0
+                || (entry.kind == Kind::Skipped
+                    && super::entry::reason_from(entry.aux) == Some(SkipReason::Unstable))
+        })
+    }
+
     /// Takes the names from the cache: no entry came or went since it was written.
     pub fn read_cache(
         &mut self,
         node: &Arc<DirNode>,
         dir: u32,
         cached: &Dir<'_>,
-        examiner: &mut Examiner<'_>,
+        examiner: &mut Examiner<'_, '_>,
         harvest: &mut Harvest,
     ) -> Result<(), WorktreeError> {
         for at in 0..cached.len() {
@@ -72,7 +102,7 @@ impl Collected {
         node: &Arc<DirNode>,
         dir: u32,
         cached: Option<&Dir<'_>>,
-        examiner: &mut Examiner<'_>,
+        examiner: &mut Examiner<'_, '_>,
         buffer: &mut [MaybeUninit<u8>],
         harvest: &mut Harvest,
     ) -> Result<(), WorktreeError> {
@@ -127,7 +157,7 @@ impl Collected {
                 self.news.push(entry);
             }
             Examined::Large(entry, old) => {
-                let flags = entry.flags & IGNORED;
+                let flags = entry.flags & (IGNORED | LINKED);
                 harvest.large.push(Large { dir, node: node.clone(), name: entry.name.clone(), old, flags });
                 self.news.push(entry);
             }

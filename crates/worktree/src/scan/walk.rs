@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
@@ -17,9 +17,10 @@ use stepback_store::ObjectBatch;
 
 use super::Scan;
 use super::entry::{Examiner, Large};
+use super::hints::{self, Visit};
 use super::listing::Collected;
+use super::node::{Area, DIR_FLAGS, DirNode, dir_times_tell};
 use crate::error::WorktreeError;
-use crate::rules::{DirRules, Verdict};
 use crate::statcache::{Kind, NONE, Stat, StatCache};
 
 /// How much of the cache may be believed.
@@ -29,73 +30,6 @@ pub(super) enum Trust {
     Decisions,
     /// Hashes, but not what was decided to be in or out.
     HashesOnly,
-}
-
-/// The part of the workspace a directory belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Area {
-    /// The user's files.
-    Work,
-    /// A git directory.
-    Git,
-    /// The objects of a git directory.
-    Objects,
-}
-
-/// An open directory and the way to it.
-#[derive(Debug)]
-pub(super) struct DirNode {
-    pub parent: Option<Arc<DirNode>>,
-    pub name: Vec<u8>,
-    pub fd: OwnedFd,
-    pub area: Area,
-    rules: OnceLock<DirRules>,
-    ignored: OnceLock<bool>,
-}
-
-impl DirNode {
-    pub fn path(&self) -> RelPath {
-        match &self.parent {
-            None => RelPath::root(),
-            Some(parent) => parent.path().join(&self.name),
-        }
-    }
-
-    fn rules(&self) -> &DirRules {
-        self.rules.get_or_init(|| DirRules::read(&self.fd))
-    }
-
-    /// Asks the rules from here up to the root; the nearest one with an opinion wins.
-    fn ask(&self, name: &[u8], ask: impl Fn(&DirRules, &[u8]) -> Verdict) -> Verdict {
-        let mut path = name.to_vec();
-        let mut node = self;
-        loop {
-            match (ask(node.rules(), &path), &node.parent) {
-                (Verdict::Silent, Some(parent)) => {
-                    path = [node.name.as_slice(), b"/", &path].concat();
-                    node = parent;
-                }
-                (verdict, _) => return verdict,
-            }
-        }
-    }
-
-    pub fn own_verdict(&self, name: &[u8], is_dir: bool) -> Verdict {
-        self.ask(name, |rules, path| rules.own_verdict(path, is_dir))
-    }
-
-    /// Whether git ignores the entry `name` of this directory.
-    pub fn is_ignored(&self, name: &[u8], is_dir: bool) -> bool {
-        self.is_ignored_itself()
-            || self.ask(name, |rules, path| rules.git_verdict(path, is_dir)) == Verdict::Out
-    }
-
-    fn is_ignored_itself(&self) -> bool {
-        *self.ignored.get_or_init(|| match &self.parent {
-            None => false,
-            Some(parent) => parent.is_ignored(&self.name, true),
-        })
-    }
 }
 
 /// One entry of a directory whose listing changed.
@@ -116,6 +50,8 @@ pub(super) struct OutEntry {
 pub(super) enum Listing {
     /// The same entries as the cache; directories among them were walked too.
     Same,
+    /// It was not looked at: it and everything below it are as the cache says.
+    Kept,
     /// These, sorted by name.
     New(Vec<OutEntry>),
     /// It is not there any more.
@@ -146,10 +82,18 @@ pub(super) struct Walked {
     pub root_id: (u64, u64),
     pub hashed: u64,
     pub rules_changed: bool,
+    pub newly_linked: bool,
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
+    /// Directories in which something can change without a watcher's noticing, or has not come to rest.
+    pub unsettled: Vec<RelPath>,
+    /// Only some directories were looked at.
+    pub hinted: bool,
+    pub started: i64,
 }
 
-struct Task {
+struct Task<'a> {
+    /// What to look at in it and below it; `None` for everything.
+    visit: Option<&'a Visit>,
     parent: Option<Arc<DirNode>>,
     name: Vec<u8>,
     area: Area,
@@ -159,8 +103,8 @@ struct Task {
     id: u32,
 }
 
-struct Queue {
-    tasks: Vec<Task>,
+struct Queue<'a> {
+    tasks: Vec<Task<'a>>,
     /// Directories queued or being walked; the walk is over when it drops to zero.
     open: usize,
     failure: Option<WorktreeError>,
@@ -183,7 +127,9 @@ pub(super) struct Shared<'a> {
     pub hashed: AtomicU64,
     pub ignored_bytes: [AtomicU64; 2],
     pub rules_changed: AtomicBool,
-    queue: Mutex<Queue>,
+    /// A file has other names than before: where they are, only a look at everything tells.
+    pub newly_linked: AtomicBool,
+    queue: Mutex<Queue<'a>>,
     wake: Condvar,
     next_id: AtomicU32,
 }
@@ -194,18 +140,14 @@ pub(super) struct Harvest {
     pub dirs: Vec<DirOut>,
     pub large: Vec<Large>,
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
+    pub unsettled: Vec<RelPath>,
 }
-
-const DIR_FLAGS: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NONBLOCK);
 
 pub(super) fn walk(
     scan: &Scan<'_>,
     old: Option<&StatCache>,
     trust: Trust,
+    visit: Option<&Visit>,
     source: &(dyn ObjectSource + Sync),
     batch: &dyn ObjectBatch,
 ) -> Result<Walked, WorktreeError> {
@@ -219,7 +161,7 @@ pub(super) fn walk(
     let old = old.filter(|cache| cache.meta().root == root_id);
     let store_id =
         scan.store_dir.and_then(|dir| rustix::fs::stat(dir).ok()).map(|stat| (stat.st_dev, stat.st_ino));
-    let carried = old.map_or([0, 0], |cache| cache.meta().ignored_bytes);
+    let carried = old.map_or([0, 0], |cache| cache.meta().ignored.bytes);
     let shared = Shared {
         scan,
         old,
@@ -234,11 +176,13 @@ pub(super) fn walk(
         hashed: AtomicU64::new(0),
         ignored_bytes: carried.map(AtomicU64::new),
         rules_changed: AtomicBool::new(false),
+        newly_linked: AtomicBool::new(false),
         queue: Mutex::new(Queue { tasks: Vec::new(), open: 1, failure: None }),
         wake: Condvar::new(),
         next_id: AtomicU32::new(1),
     };
     let first = Task {
+        visit,
         parent: None,
         name: Vec::new(),
         area: Area::Work,
@@ -249,7 +193,8 @@ pub(super) fn walk(
     lock(&shared.queue).tasks.push(first);
 
     // Below a few thousand entries a second thread costs more than it brings.
-    let threads = if old.is_some_and(|cache| cache.entry_count() < 2000) { 1 } else { scan.threads.max(1) };
+    let few = visit.is_some() || old.is_some_and(|cache| cache.entry_count() < 2000);
+    let threads = if few { 1 } else { scan.threads.max(1) };
     let root_fd = root.as_fd();
     let mut harvests: Vec<Harvest> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work(&shared, root_fd))).collect();
@@ -265,21 +210,30 @@ pub(super) fn walk(
         return Err(failure);
     }
     let mut dirs: Vec<DirOut> = Vec::new();
-    let (mut large, mut troubles) = (Vec::new(), Vec::new());
+    let (mut large, mut troubles, mut unsettled) = (Vec::new(), Vec::new(), Vec::new());
     for harvest in &mut harvests {
         dirs.append(&mut harvest.dirs);
         large.append(&mut harvest.large);
         troubles.append(&mut harvest.troubles);
+        unsettled.append(&mut harvest.unsettled);
     }
     dirs.sort_unstable_by_key(|dir| dir.id);
+    // Whether a large file has come to rest is known when it has been read; it is looked at again in any case.
+    unsettled.extend(large.iter().map(|large| large.node.path()));
     store_large(&shared, large, &mut dirs, &mut troubles)?;
+    unsettled.sort_unstable();
+    unsettled.dedup();
     troubles.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(Walked {
         dirs,
         root_id,
         hashed: shared.hashed.into_inner(),
         rules_changed: shared.rules_changed.into_inner(),
+        newly_linked: shared.newly_linked.into_inner(),
         troubles,
+        unsettled,
+        hinted: visit.is_some(),
+        started: shared.started,
     })
 }
 
@@ -288,16 +242,6 @@ pub(super) fn walk(
 pub(super) fn realtime() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
-}
-
-/// Whether this file system changes a directory's times whenever an entry comes or goes. Local ones do; others are not trusted.
-fn dir_times_tell(root: &impl AsFd) -> bool {
-    const EXT: u64 = 0xef53;
-    const XFS: u64 = 0x5846_5342;
-    const BTRFS: u64 = 0x9123_683e;
-    const TMPFS: u64 = 0x0102_1994;
-    const F2FS: u64 = 0xf2f5_2010;
-    rustix::fs::fstatfs(root).is_ok_and(|fs| [EXT, XFS, BTRFS, TMPFS, F2FS].contains(&(fs.f_type as u64)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -339,14 +283,14 @@ fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> Harvest {
     }
 }
 
-fn walk_dir(
-    shared: &Shared<'_>,
+fn walk_dir<'a>(
+    shared: &Shared<'a>,
     root: BorrowedFd<'_>,
-    task: Task,
-    examiner: &mut Examiner<'_>,
+    task: Task<'a>,
+    examiner: &mut Examiner<'_, '_>,
     buffer: &mut [MaybeUninit<u8>],
     harvest: &mut Harvest,
-    children: &mut Vec<Task>,
+    children: &mut Vec<Task<'a>>,
 ) -> Result<(), WorktreeError> {
     let opened = match &task.parent {
         None => rustix::fs::openat(root, ".", DIR_FLAGS, Mode::empty()),
@@ -376,20 +320,14 @@ fn walk_dir(
                 other => return Err(WorktreeError::io("open", &path)(other.into())),
             };
             if let Listing::Skipped(reason) = out.listing {
+                harvest.unsettled.extend(path.split_last().map(|(parent, _)| parent));
                 harvest.troubles.push(trouble(path, reason));
             }
             harvest.dirs.push(out);
             return Ok(());
         }
     };
-    let node = Arc::new(DirNode {
-        parent: task.parent,
-        name: task.name,
-        fd,
-        area: task.area,
-        rules: OnceLock::new(),
-        ignored: OnceLock::new(),
-    });
+    let node = Arc::new(DirNode::new(task.parent, task.name, fd, task.area));
     let stat = rustix::fs::fstat(&node.fd)
         .map_err(|errno| WorktreeError::io("look at", &node.path())(errno.into()))?;
     out.stat = super::entry::to_stat(&stat);
@@ -407,8 +345,14 @@ fn walk_dir(
 
     let cached = shared.old.and_then(|cache| cache.dir(task.old));
     let mut listing = Collected::default();
-    let as_before = shared.dir_times_tell && !shared.confirm && task.old_stat == Some(out.stat);
+    examiner.unsettled = false;
+    let unchanged = task.old_stat == Some(out.stat);
+    let as_before = shared.dir_times_tell && !shared.confirm && unchanged;
+    // Below a directory that is looked at as a whole, everything is.
+    let visit = task.visit.filter(|visit| !visit.whole);
+    let passing = visit.filter(|visit| unchanged && !visit.look);
     match cached.as_ref().filter(|_| as_before) {
+        Some(cached) if passing.is_some_and(|visit| listing.pass(cached, visit)) => {}
         Some(cached) => listing.read_cache(&node, task.id, cached, examiner, harvest)?,
         None => listing.read_dir(&node, task.id, cached.as_ref(), examiner, buffer, harvest)?,
     }
@@ -421,16 +365,30 @@ fn walk_dir(
         harvest.dirs.push(out);
         return Ok(());
     }
-    let has_head = node.area == Area::Git
-        && rustix::fs::accessat(&node.fd, "HEAD", rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty())
-            .is_ok();
+    let has_head = node.has_head();
+    if out.racy || examiner.unsettled || listing.is_unsettled() {
+        harvest.unsettled.push(node.path());
+    }
     for name in std::mem::take(&mut listing.subdirs) {
-        let area = child_area(&node, &name, has_head);
+        let area = node.child_area(&name, has_head);
         match examiner.examine_dir(&node, &name, area, cached.as_ref(), &shared.next_id) {
             super::entry::ExaminedDir::Skipped { same_at: Some(at), .. } => listing.same.push(at),
             super::entry::ExaminedDir::Skipped { same_at: None, entry } => listing.news.push(entry),
             super::entry::ExaminedDir::Walk { same_at, entry, old, old_stat } => {
                 let id = entry.aux;
+                let below = visit.and_then(|visit| visit.child(&name));
+                let visit = match (visit, below, same_at, old_stat) {
+                    // What the cache does not know is looked at as a whole.
+                    (None, ..) | (_, _, None, _) => None,
+                    (_, Some(below), ..) => Some(below),
+                    (_, None, Some(at), Some(stat)) if is_now(&node, &name, &stat) => {
+                        listing.same.push(at);
+                        listing.dirs.push((at, id));
+                        harvest.dirs.push(DirOut::as_cached(id, old, stat, Listing::Kept));
+                        continue;
+                    }
+                    (_, None, Some(_), _) => Some(&hints::LOOK),
+                };
                 match same_at {
                     Some(at) => {
                         listing.same.push(at);
@@ -438,21 +396,12 @@ fn walk_dir(
                     }
                     None => listing.news.push(entry),
                 }
-                children.push(Task { parent: Some(node.clone()), name, area, old, old_stat, id });
+                children.push(Task { visit, parent: Some(node.clone()), name, area, old, old_stat, id });
             }
             super::entry::ExaminedDir::Untouched { at, id, old, stat } => {
                 listing.same.push(at);
                 listing.dirs.push((at, id));
-                let same = Listing::Same;
-                harvest.dirs.push(DirOut {
-                    id,
-                    old,
-                    stat,
-                    racy: false,
-                    outdated: false,
-                    listing: same,
-                    git: None,
-                });
+                harvest.dirs.push(DirOut::as_cached(id, old, stat, Listing::Same));
             }
         }
     }
@@ -461,19 +410,15 @@ fn walk_dir(
     Ok(())
 }
 
-fn child_area(parent: &DirNode, name: &[u8], parent_has_head: bool) -> Area {
-    match parent.area {
-        Area::Work if name == b".git" => Area::Git,
-        Area::Work => Area::Work,
-        Area::Git
-            if name == b"objects" && (parent_has_head || parent.name == b".git" || parent.name == b"lfs") =>
-        {
-            Area::Objects
-        }
-        Area::Git => Area::Git,
-        // `objects/info` holds small files that change.
-        Area::Objects if name == b"info" => Area::Git,
-        Area::Objects => Area::Objects,
+/// Whether a subdirectory still looks to `stat` as it did.
+fn is_now(dir: &DirNode, name: &[u8], stat: &Stat) -> bool {
+    rustix::fs::statat(&dir.fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|found| super::entry::to_stat(&found) == *stat)
+}
+
+impl DirOut {
+    fn as_cached(id: u32, old: u32, stat: Stat, listing: Listing) -> Self {
+        Self { id, old, stat, racy: false, outdated: false, listing, git: None }
     }
 }
 
@@ -506,14 +451,4 @@ fn store_large(
         }
     }
     Ok(())
-}
-
-impl DirNode {
-    /// What `.stepbackignore` files above say about this directory itself.
-    pub fn own_verdict_of_self(&self) -> Verdict {
-        match &self.parent {
-            None => Verdict::In,
-            Some(parent) => parent.own_verdict(&self.name, true),
-        }
-    }
 }

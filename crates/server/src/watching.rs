@@ -1,0 +1,42 @@
+//! The watcher as a server runs it: for the workspaces that somebody works in.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use stepback_store::Store;
+use stepback_watch::client::Client;
+use stepback_watch::server::{Config, Watcher};
+
+use crate::work::Work;
+
+/// A workspace that nobody looked at for so long is watched when somebody asks about it.
+const RECENT: Duration = Duration::from_secs(24 * 3600);
+/// What the stat cache of a workspace takes that is worth being watched.
+const WORTH_WATCHING: u64 = 100 << 10;
+
+/// Starts to watch the workspaces of a store whose files on this machine are in `dir`. `Ok(None)` if another process does.
+pub fn watch(work: &Work, dir: &Path) -> io::Result<Option<Watcher>> {
+    let recent = recent(work.store(), dir);
+    let watcher = Watcher::start(Config { dir: dir.to_path_buf(), recent, most: None })?;
+    work.ask(Client::new(dir));
+    Ok(watcher)
+}
+
+/// Workspaces that were looked at lately, the last one first.
+fn recent(store: &dyn Store, dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<(SystemTime, PathBuf)> = (store.workspaces().unwrap_or_default().iter())
+        .filter_map(|workspace| {
+            let cache = dir.join("workspaces").join(workspace.id.to_string()).join("statcache");
+            let cache = fs::metadata(cache).ok().filter(|cache| cache.len() >= WORTH_WATCHING)?;
+            let looked = cache.modified().ok()?;
+            let root = Path::new(OsStr::from_bytes(&workspace.root)).to_path_buf();
+            looked.elapsed().is_ok_and(|age| age < RECENT).then_some((looked, root))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().rev().map(|(_, root)| root).collect()
+}

@@ -1,0 +1,154 @@
+//! Which directories changed at which position. Pure: no clock, no kernel.
+
+use std::collections::BTreeMap;
+
+use stepback_model::path::RelPath;
+use stepback_worktree::scan::hints::{Answer, Changed, Token};
+
+/// Most directories that are remembered one by one. What is older is then forgotten, and who asks about it looks at
+/// everything.
+const MOST: usize = 4096;
+/// Most directories in one answer.
+const MOST_NAMED: usize = 512;
+
+/// What changed when, as one watcher saw it since it began or lost track.
+#[derive(Debug)]
+pub struct Ledger {
+    instance: [u8; 16],
+    position: u64,
+    /// Nothing is known of what happened up to here.
+    floor: u64,
+    /// Something was noted since the last answer.
+    open: bool,
+    dirs: BTreeMap<RelPath, Noted>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    /// When something last happened in the directory.
+    at: u64,
+    /// When it last came new, with everything below it.
+    whole_at: Option<u64>,
+}
+
+impl Ledger {
+    /// An empty one. `instance` must not have been used before.
+    pub fn new(instance: [u8; 16]) -> Self {
+        Self { instance, position: 1, floor: 0, open: false, dirs: BTreeMap::new() }
+    }
+
+    /// Notes that something happened in a directory, or also below it.
+    pub fn note(&mut self, path: &RelPath, whole: bool) {
+        // Everything between two answers happens at one position: after the first, before the second.
+        if !self.open {
+            self.position += 1;
+            self.open = true;
+        }
+        let at = self.position;
+        let noted = self.dirs.entry(path.clone()).or_insert(Noted { at, whole_at: None });
+        noted.at = at;
+        if whole {
+            noted.whole_at = Some(at);
+        }
+        if self.dirs.len() > MOST {
+            self.dirs.clear();
+            self.floor = at;
+        }
+    }
+
+    /// What happened since `since`, and the present moment. Whoever looks after this has seen all that was noted before.
+    pub fn answer(&mut self, since: Option<Token>) -> Answer {
+        self.open = false;
+        let now = Token { instance: self.instance, position: self.position };
+        let known = since.filter(|since| {
+            since.instance == self.instance
+                && since.position >= self.floor
+                && since.position > 0
+                && since.position <= self.position
+        });
+        let Some(since) = known else { return Answer::Everything(now) };
+        let mut changed = Vec::new();
+        for (path, noted) in &self.dirs {
+            if noted.at > since.position {
+                let whole = noted.whole_at.is_some_and(|at| at > since.position);
+                changed.push(Changed { path: path.clone(), whole });
+            }
+            if changed.len() > MOST_NAMED {
+                return Answer::Everything(now);
+            }
+        }
+        Answer::Only(now, changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text).unwrap()
+    }
+
+    fn token(answer: &Answer) -> Token {
+        match answer {
+            Answer::Everything(token) | Answer::Only(token, _) => *token,
+            Answer::Nothing => panic!("a ledger always answers"),
+        }
+    }
+
+    fn named(answer: Answer) -> Vec<(String, bool)> {
+        let Answer::Only(_, changed) = answer else { panic!("not a list: {answer:?}") };
+        changed.into_iter().map(|changed| (changed.path.display().into_owned(), changed.whole)).collect()
+    }
+
+    #[test]
+    fn only_what_came_after_is_named() {
+        let mut ledger = Ledger::new([1; 16]);
+        ledger.note(&path("before"), true);
+        let first = token(&ledger.answer(None));
+        assert_eq!(named(ledger.answer(Some(first))), []);
+        ledger.note(&path("a"), false);
+        ledger.note(&path("b"), true);
+        let second = token(&ledger.answer(Some(first)));
+        ledger.note(&path("b"), false);
+        assert_eq!(named(ledger.answer(Some(second))), [("b".to_string(), false)]);
+        let since_first = [("a".to_string(), false), ("b".to_string(), true)];
+        assert_eq!(named(ledger.answer(Some(first))), since_first, "an old moment can still be asked about");
+    }
+
+    #[test]
+    fn a_moment_of_somebody_else_or_of_the_future_means_everything() {
+        let mut ledger = Ledger::new([1; 16]);
+        let now = token(&ledger.answer(None));
+        for wrong in [
+            Token { instance: [2; 16], ..now },
+            Token { position: now.position + 1, ..now },
+            Token { position: 0, ..now },
+        ] {
+            assert_eq!(ledger.answer(Some(wrong)), Answer::Everything(now), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn more_than_can_be_remembered_means_everything() {
+        let mut ledger = Ledger::new([1; 16]);
+        let before = token(&ledger.answer(None));
+        for number in 0..=MOST {
+            ledger.note(&path(&format!("d{number}")), false);
+        }
+        assert!(matches!(ledger.answer(Some(before)), Answer::Everything(_)));
+        let after = token(&ledger.answer(None));
+        ledger.note(&path("x"), false);
+        assert_eq!(named(ledger.answer(Some(after))), [("x".to_string(), false)]);
+    }
+
+    #[test]
+    fn more_than_one_answer_holds_means_everything() {
+        let mut ledger = Ledger::new([1; 16]);
+        let before = token(&ledger.answer(None));
+        for number in 0..=MOST_NAMED {
+            ledger.note(&path(&format!("d{number}")), false);
+        }
+        assert!(matches!(ledger.answer(Some(before)), Answer::Everything(_)));
+    }
+}

@@ -1,0 +1,329 @@
+//! One watched workspace: what the kernel reports, turned into which directories may have changed.
+//!
+//! Whenever something could have been missed, it begins anew under another name, and every moment it gave out before is
+//! unknown to it: who asks about one looks at everything.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::inotify::ReadFlags;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
+use stepback_model::path::RelPath;
+use stepback_worktree::rules;
+use stepback_worktree::scan::hints::{Answer, Token};
+use stepback_worktree::scan::territory::{Found, Territory};
+
+use crate::dirs::{Dirs, Elsewhere, Watched};
+use crate::kernel::{Event, Kernel};
+use crate::ledger::Ledger;
+use crate::mounts::Mounts;
+
+/// Most directories that could not be opened and are looked at each time; with more, everything is.
+const MOST_CLOSED: usize = 64;
+
+/// Where and how to watch.
+pub struct Place<'a> {
+    /// The workspace.
+    pub root: &'a Path,
+    /// The store, which is not watched although it may lie inside.
+    pub store_dir: Option<&'a Path>,
+    /// A directory of ours for a file by which we see that the kernel still tells us.
+    pub marks: &'a Path,
+    /// Most directories to watch.
+    pub most: usize,
+}
+
+/// Makes a queue of the kernel's.
+pub type Source = Box<dyn Fn() -> io::Result<Box<dyn Kernel>> + Send>;
+
+/// A workspace that is watched.
+pub struct Watch {
+    root: PathBuf,
+    store_dir: Option<PathBuf>,
+    marks: PathBuf,
+    most: usize,
+    source: Source,
+    sight: Sight,
+}
+
+/// What is seen since it began or lost track.
+struct Sight {
+    kernel: Box<dyn Kernel>,
+    territory: Territory,
+    mounts: Mounts,
+    dirs: Dirs,
+    ledger: Ledger,
+    /// Directories that could not be opened.
+    closed: BTreeSet<RelPath>,
+    mark: Mark,
+    most: usize,
+}
+
+/// A file of ours whose events come through the same queue.
+struct Mark {
+    file: File,
+    path: PathBuf,
+    name: Vec<u8>,
+    watch: Watched,
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Something happened after which it must begin anew.
+#[derive(Debug)]
+struct Lost;
+
+impl Watch {
+    /// Begins to watch. Fails where that is impossible: a file system that does not tell, too many directories.
+    pub fn begin(place: &Place<'_>, source: Source) -> io::Result<Self> {
+        let sight = Sight::begin(place, &source)?;
+        Ok(Self {
+            root: place.root.to_path_buf(),
+            store_dir: place.store_dir.map(Path::to_path_buf),
+            marks: place.marks.to_path_buf(),
+            most: place.most,
+            source,
+            sight,
+        })
+    }
+
+    /// The workspace.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// How many directories are watched.
+    pub fn directories(&self) -> usize {
+        self.sight.dirs.len()
+    }
+
+    /// Becomes readable when there is something to take in.
+    pub fn readiness(&self) -> Arc<OwnedFd> {
+        self.sight.kernel.readiness()
+    }
+
+    /// Takes in what the kernel has reported, so that its queue does not fill. Fails if it cannot be watched any more.
+    pub fn catch_up(&mut self) -> io::Result<()> {
+        match self.sight.take_in() {
+            Ok(_) => Ok(()),
+            Err(Lost) => self.begin_anew(),
+        }
+    }
+
+    /// Says which directories may have changed since a moment. It covers everything that happened before this was called.
+    pub fn answer(&mut self, root_id: (u64, u64), since: Option<Token>) -> io::Result<Answer> {
+        if self.sight.territory.root_id() != root_id {
+            return Ok(Answer::Nothing);
+        }
+        if self.sight.take_in_up_to_now().is_err() {
+            self.begin_anew()?;
+        }
+        Ok(self.sight.ledger.answer(since))
+    }
+
+    fn begin_anew(&mut self) -> io::Result<()> {
+        let place = Place {
+            root: &self.root,
+            store_dir: self.store_dir.as_deref(),
+            marks: &self.marks,
+            most: self.most,
+        };
+        self.sight = Sight::begin(&place, &self.source)?;
+        Ok(())
+    }
+}
+
+impl Sight {
+    fn begin(place: &Place<'_>, source: &Source) -> io::Result<Self> {
+        let Some(territory) = Territory::open(place.root, place.store_dir)? else {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "its file system does not tell of every change",
+            ));
+        };
+        let mut instance = [0; 16];
+        getrandom::fill(&mut instance).map_err(io::Error::other)?;
+        let mut mounts = Mounts::open()?;
+        if mounts.any_below(place.root)? {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "something is mounted inside it"));
+        }
+        let mut kernel = source()?;
+        let mark = Mark::make(place.marks, &instance, &mut *kernel)?;
+        let mut sight = Self {
+            kernel,
+            territory,
+            mounts,
+            dirs: Dirs::default(),
+            ledger: Ledger::new(instance),
+            closed: BTreeSet::new(),
+            mark,
+            most: place.most,
+        };
+        sight.find(&RelPath::root())?;
+        Ok(sight)
+    }
+
+    /// Watches a directory and all below it. What is in them now is not known: they are noted as new, after the last of them
+    /// is watched, so that whoever is told looks at a time from which on everything is reported.
+    fn find(&mut self, path: &RelPath) -> io::Result<()> {
+        let Self { kernel, territory, dirs, closed, ledger, most, .. } = self;
+        territory.visit(path, &mut |path, found| {
+            let (dir, marked) = match found {
+                Found::Walked(dir) => (dir, false),
+                Found::Marked(dir) => (dir, true),
+                Found::Closed => {
+                    closed.insert(path.clone());
+                    return match closed.len() > MOST_CLOSED {
+                        true => Err(io::Error::other("too many directories that cannot be opened")),
+                        false => Ok(()),
+                    };
+                }
+            };
+            if dirs.len() >= *most {
+                let what = format!("it has more than {most} directories");
+                return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
+            }
+            let watch = kernel.watch(dir)?;
+            // It is known elsewhere and is here now: it moved, and the event of that is still to come.
+            if let Err(Elsewhere(before)) = dirs.add(watch, path, marked) {
+                for other in dirs.remove(&before).into_iter().filter(|other| *other != watch) {
+                    kernel.unwatch(other);
+                }
+                if let Some((parent, _)) = before.split_last() {
+                    ledger.note(&parent, false);
+                }
+                dirs.add(watch, path, marked).map_err(|_| io::Error::other("a directory has two places"))?;
+            }
+            Ok(())
+        })?;
+        self.ledger.note(path, true);
+        Ok(())
+    }
+
+    /// Takes in everything that happened before this was called, and makes sure of it.
+    fn take_in_up_to_now(&mut self) -> Result<(), Lost> {
+        // The kernel queues an event before the call that caused it returns, and keeps their order. So what happened before
+        // is in the queue when the event of this touch is; if that does not come, nothing can be believed.
+        self.mark.touch().map_err(|_| Lost)?;
+        if !self.take_in()? {
+            return Err(Lost);
+        }
+        // Directories that could not be opened can be changed by others without our knowing.
+        for path in std::mem::take(&mut self.closed) {
+            self.find(&path).map_err(|_| Lost)?;
+            if let Some((parent, _)) = path.split_last() {
+                self.ledger.note(&parent, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what has been reported; whether our own mark was among it.
+    fn take_in(&mut self) -> Result<bool, Lost> {
+        let events = self.kernel.drain().map_err(|_| Lost)?;
+        if self.mounts.changed() && self.mounts.any_below(self.territory.root()).unwrap_or(true) {
+            return Err(Lost);
+        }
+        let mut marked = false;
+        for event in events {
+            if event.watch == self.mark.watch {
+                marked |= event.name.as_deref() == Some(&self.mark.name);
+                let end = ReadFlags::IGNORED | ReadFlags::UNMOUNT | ReadFlags::DELETE_SELF;
+                if event.what.intersects(end) {
+                    return Err(Lost);
+                }
+                continue;
+            }
+            self.take(&event)?;
+        }
+        Ok(marked)
+    }
+
+    fn take(&mut self, event: &Event) -> Result<(), Lost> {
+        let what = event.what;
+        if what.intersects(ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT) {
+            return Err(Lost);
+        }
+        // A watch that is not known was on a directory that moved or went; where it went to is found anew.
+        let Some((path, only_marks)) = self.dirs.get(event.watch) else { return Ok(()) };
+        let path = path.clone();
+        let Some(name) = &event.name else { return self.take_of_itself(event, &path) };
+        let gone = what.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM);
+        if rules::decides(name, gone) {
+            return Err(Lost);
+        }
+        if only_marks {
+            return Ok(());
+        }
+        self.ledger.note(&path, false);
+        if !what.contains(ReadFlags::ISDIR) {
+            return Ok(());
+        }
+        let below = path.join(name);
+        if gone {
+            self.forget(&below);
+        }
+        let came = what.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
+        if came || (what.contains(ReadFlags::ATTRIB) && !self.dirs.contains(&below)) {
+            self.forget(&below);
+            return self.find(&below).map_err(|_| Lost);
+        }
+        if what.contains(ReadFlags::ATTRIB) {
+            self.ledger.note(&below, false);
+        }
+        Ok(())
+    }
+
+    /// Something happened to a watched directory itself.
+    fn take_of_itself(&mut self, event: &Event, path: &RelPath) -> Result<(), Lost> {
+        if event.what.contains(ReadFlags::IGNORED) {
+            self.dirs.ended(event.watch);
+        }
+        let Some((parent, _)) = path.split_last() else {
+            let end = ReadFlags::IGNORED | ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF;
+            if event.what.intersects(end) {
+                return Err(Lost);
+            }
+            self.ledger.note(path, false);
+            return Ok(());
+        };
+        self.ledger.note(&parent, false);
+        self.ledger.note(path, false);
+        Ok(())
+    }
+
+    fn forget(&mut self, path: &RelPath) {
+        for watch in self.dirs.remove(path) {
+            self.kernel.unwatch(watch);
+        }
+        self.closed.retain(|closed| !closed.starts_with(path));
+    }
+}
+
+impl Mark {
+    fn make(dir: &Path, instance: &[u8; 16], kernel: &mut dyn Kernel) -> io::Result<Self> {
+        let name: String = instance.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = dir.join(&name);
+        stepback_faults::point()?;
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        let watch = kernel.watch(File::open(dir)?.as_fd())?;
+        Ok(Self { file, path, name: name.into_bytes(), watch })
+    }
+
+    /// Makes an event.
+    fn touch(&self) -> io::Result<()> {
+        stepback_faults::point()?;
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        Ok(rustix::fs::futimens(&self.file, &times)?)
+    }
+}

@@ -1,0 +1,342 @@
+//! What is said on the socket: one question, one answer, each with its length before it.
+//!
+//! Both ends are programs of one user, but perhaps not of one version: anything that is not exactly understood is no
+//! question and no answer.
+
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use stepback_model::path::RelPath;
+use stepback_worktree::scan::hints::{Answer, Changed, Token};
+
+/// Begins every message; the last byte is the version.
+const MAGIC: [u8; 4] = *b"SBW\x01";
+/// Longest question.
+const LONGEST_QUESTION: usize = 8 << 10;
+/// Longest answer.
+const LONGEST_ANSWER: usize = 1 << 20;
+/// Most directories in an answer.
+const MOST: u32 = 4096;
+
+/// A question as it is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asked {
+    /// What may have changed.
+    Changes {
+        /// The workspace.
+        root: PathBuf,
+        /// Its device and inode.
+        root_id: (u64, u64),
+        /// The mount namespace of whoever asks.
+        namespace: u64,
+        /// Since when.
+        since: Option<Token>,
+    },
+    /// How many directories are watched in this workspace.
+    Status {
+        /// The workspace.
+        root: PathBuf,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// To [`Asked::Changes`].
+    Changes(Answer),
+    /// To [`Asked::Status`]: so many directories, or why none.
+    Status(Result<u64, String>),
+}
+
+/// Writes a question.
+pub fn ask(to: &mut impl Write, asked: &Asked) -> io::Result<()> {
+    let mut bytes = begun();
+    match asked {
+        Asked::Changes { root, root_id, namespace, since } => {
+            bytes.push(1);
+            for word in [root_id.0, root_id.1, *namespace] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+            put_token(&mut bytes, *since);
+            bytes.extend_from_slice(root.as_os_str().as_bytes());
+        }
+        Asked::Status { root } => {
+            bytes.push(2);
+            bytes.extend_from_slice(root.as_os_str().as_bytes());
+        }
+    }
+    finish(to, bytes, LONGEST_QUESTION)
+}
+
+/// Reads a question.
+pub fn hear(from: &mut impl Read) -> io::Result<Asked> {
+    let bytes = message(from, LONGEST_QUESTION)?;
+    let mut rest = Rest(&bytes);
+    let asked = match rest.byte()? {
+        1 => {
+            let (root_id, namespace) = ((rest.word()?, rest.word()?), rest.word()?);
+            let since = rest.token()?;
+            Asked::Changes { root: rest.root()?, root_id, namespace, since }
+        }
+        2 => Asked::Status { root: rest.root()? },
+        _ => return Err(not_understood()),
+    };
+    Ok(asked)
+}
+
+/// Writes an answer.
+pub fn tell(to: &mut impl Write, told: &Told) -> io::Result<()> {
+    let mut bytes = begun();
+    match told {
+        Told::Changes(Answer::Nothing) => bytes.push(0),
+        Told::Changes(Answer::Everything(token)) => {
+            bytes.push(1);
+            put_token(&mut bytes, Some(*token));
+        }
+        Told::Changes(Answer::Only(token, changed)) => {
+            bytes.push(2);
+            put_token(&mut bytes, Some(*token));
+            bytes.extend_from_slice(&(changed.len() as u32).to_le_bytes());
+            for changed in changed {
+                let path = changed.path.as_bytes();
+                bytes.push(u8::from(changed.whole));
+                bytes.extend_from_slice(&(path.len() as u32).to_le_bytes());
+                bytes.extend_from_slice(path);
+            }
+            if changed.len() > MOST as usize || bytes.len() > LONGEST_ANSWER {
+                bytes = begun();
+                bytes.push(1);
+                put_token(&mut bytes, Some(*token));
+            }
+        }
+        Told::Status(Ok(count)) => {
+            bytes.push(3);
+            bytes.extend_from_slice(&count.to_le_bytes());
+        }
+        Told::Status(Err(why)) => {
+            bytes.push(4);
+            bytes.extend_from_slice(why.as_bytes());
+        }
+    }
+    finish(to, bytes, LONGEST_ANSWER)
+}
+
+/// Reads an answer.
+pub fn listen(from: &mut impl Read) -> io::Result<Told> {
+    let bytes = message(from, LONGEST_ANSWER)?;
+    let mut rest = Rest(&bytes);
+    let told = match rest.byte()? {
+        0 => Told::Changes(Answer::Nothing),
+        1 => Told::Changes(Answer::Everything(rest.token()?.ok_or_else(not_understood)?)),
+        2 => {
+            let token = rest.token()?.ok_or_else(not_understood)?;
+            let count = rest.number()?;
+            if count > MOST {
+                return Err(not_understood());
+            }
+            let mut changed = Vec::new();
+            for _ in 0..count {
+                let whole = match rest.byte()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(not_understood()),
+                };
+                let length = rest.number()? as usize;
+                let path = RelPath::parse(rest.take(length)?).map_err(|_| not_understood())?;
+                changed.push(Changed { path, whole });
+            }
+            Told::Changes(Answer::Only(token, changed))
+        }
+        3 => Told::Status(Ok(rest.word()?)),
+        4 => {
+            let why = std::mem::take(&mut rest.0);
+            Told::Status(Err(String::from_utf8_lossy(why).into_owned()))
+        }
+        _ => return Err(not_understood()),
+    };
+    if rest.0.is_empty() { Ok(told) } else { Err(not_understood()) }
+}
+
+fn not_understood() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the watcher speaks another language")
+}
+
+fn begun() -> Vec<u8> {
+    // The length comes first and is known last.
+    let mut bytes = vec![0; 4];
+    bytes.extend_from_slice(&MAGIC);
+    bytes
+}
+
+fn finish(to: &mut impl Write, mut bytes: Vec<u8>, longest: usize) -> io::Result<()> {
+    let length = bytes.len() - 4;
+    if length > longest {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than fits into a message"));
+    }
+    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    to.write_all(&bytes)
+}
+
+/// Reads a message without its beginning.
+fn message(from: &mut impl Read, longest: usize) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > longest {
+        return Err(not_understood());
+    }
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)?;
+    match bytes.strip_prefix(&MAGIC) {
+        Some(rest) => Ok(rest.to_vec()),
+        None => Err(not_understood()),
+    }
+}
+
+fn put_token(bytes: &mut Vec<u8>, token: Option<Token>) {
+    bytes.push(u8::from(token.is_some()));
+    let token = token.unwrap_or_default();
+    bytes.extend_from_slice(&token.instance);
+    bytes.extend_from_slice(&token.position.to_le_bytes());
+}
+
+/// What is left of a message.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> io::Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(not_understood)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or_else(not_understood)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn byte(&mut self) -> io::Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn number(&mut self) -> io::Result<u32> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn word(&mut self) -> io::Result<u64> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn token(&mut self) -> io::Result<Option<Token>> {
+        let there = self.byte()?;
+        let token = Token { instance: self.array()?, position: self.word()? };
+        match there {
+            0 => Ok(None),
+            1 => Ok(Some(token)),
+            _ => Err(not_understood()),
+        }
+    }
+
+    fn root(&mut self) -> io::Result<PathBuf> {
+        let path = Path::new(OsStr::from_bytes(std::mem::take(&mut self.0))).to_path_buf();
+        if path.is_absolute() { Ok(path) } else { Err(not_understood()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text).unwrap()
+    }
+
+    const TOKEN: Token = Token { instance: [7; 16], position: 42 };
+
+    fn answers() -> Vec<Told> {
+        vec![
+            Told::Changes(Answer::Nothing),
+            Told::Changes(Answer::Everything(TOKEN)),
+            Told::Changes(Answer::Only(
+                TOKEN,
+                vec![
+                    Changed { path: RelPath::root(), whole: false },
+                    Changed { path: RelPath::parse(b"not utf8 \xff/a".as_slice()).unwrap(), whole: true },
+                ],
+            )),
+            Told::Status(Ok(80_000)),
+            Told::Status(Err("no".into())),
+        ]
+    }
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let root = PathBuf::from("/work/a b");
+        for asked in [
+            Asked::Changes { root: root.clone(), root_id: (1, 2), namespace: 3, since: Some(TOKEN) },
+            Asked::Changes { root: root.clone(), root_id: (1, 2), namespace: 3, since: None },
+            Asked::Status { root },
+        ] {
+            let mut bytes = Vec::new();
+            ask(&mut bytes, &asked).unwrap();
+            assert_eq!(hear(&mut bytes.as_slice()).unwrap(), asked);
+        }
+        for told in answers() {
+            let mut bytes = Vec::new();
+            tell(&mut bytes, &told).unwrap();
+            assert_eq!(listen(&mut bytes.as_slice()).unwrap(), told);
+            for cut in 0..bytes.len() {
+                assert!(listen(&mut &bytes[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_leads_out_of_the_workspace_is_none() {
+        for wrong in ["../x", "/etc", "a//b", "a/../..", "."] {
+            let mut bytes = begun();
+            bytes.push(2);
+            put_token(&mut bytes, Some(TOKEN));
+            bytes.extend_from_slice(&1u32.to_le_bytes());
+            bytes.push(0);
+            bytes.extend_from_slice(&(wrong.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(wrong.as_bytes());
+            let mut sent = Vec::new();
+            finish(&mut sent, bytes, LONGEST_ANSWER).unwrap();
+            assert!(listen(&mut sent.as_slice()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn absurd_lengths_are_refused_before_anything_is_read() {
+        let mut huge = u32::MAX.to_le_bytes().to_vec();
+        huge.extend_from_slice(&MAGIC);
+        assert_eq!(listen(&mut huge.as_slice()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(hear(&mut huge.as_slice()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let many = vec![Changed { path: path("a"), whole: false }; MOST as usize + 1];
+        let mut bytes = Vec::new();
+        tell(&mut bytes, &Told::Changes(Answer::Only(TOKEN, many))).unwrap();
+        let told = listen(&mut bytes.as_slice()).unwrap();
+        assert_eq!(told, Told::Changes(Answer::Everything(TOKEN)), "too many to name are not named");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_arrives_makes_it_fall(bytes in proptest::collection::vec(any::<u8>(), 0..200), which in 0..5usize) {
+            let _ = listen(&mut bytes.as_slice());
+            let _ = hear(&mut bytes.as_slice());
+            // The same as the body of a well-formed message.
+            let mut begun = begun();
+            begun.push(which as u8);
+            begun.extend_from_slice(&bytes);
+            let mut sent = Vec::new();
+            finish(&mut sent, begun, LONGEST_ANSWER).unwrap();
+            let _ = listen(&mut sent.as_slice());
+            let _ = hear(&mut sent.as_slice());
+        }
+    }
+}

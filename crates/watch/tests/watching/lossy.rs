@@ -1,0 +1,132 @@
+//! Events that are lost: the kernel says so, or nobody does and our own mark is missing.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::inotify::ReadFlags;
+use stepback_testkit::tree::Draw;
+use stepback_watch::dirs::Watched;
+use stepback_watch::kernel::{Event, Inotify, Kernel};
+use stepback_watch::watch::Source;
+
+use crate::desk::Desk;
+use crate::random::work;
+
+/// How a kernel loses events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// As the real one does when its queue is full: nothing more is queued, and the last event says so.
+    Overflow,
+    /// Everything from some event on is gone, and nothing says so.
+    Silent,
+    /// Reading fails.
+    Fails,
+    /// No more directories can be watched.
+    Full,
+}
+
+struct Lossy {
+    inner: Inotify,
+    loss: Loss,
+    draw: Draw,
+}
+
+impl Lossy {
+    fn source(loss: Loss) -> Source {
+        static SEED: AtomicU64 = AtomicU64::new(1);
+        Box::new(move || {
+            let draw = Draw::new(SEED.fetch_add(1, Ordering::Relaxed));
+            Ok(Box::new(Self { inner: Inotify::new()?, loss, draw }) as Box<dyn Kernel>)
+        })
+    }
+}
+
+impl Kernel for Lossy {
+    fn watch(&mut self, dir: BorrowedFd<'_>) -> io::Result<Watched> {
+        if self.loss == Loss::Full && self.draw.once_in(60) {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
+        self.inner.watch(dir)
+    }
+
+    fn unwatch(&mut self, watch: Watched) {
+        self.inner.unwatch(watch);
+    }
+
+    fn drain(&mut self) -> io::Result<Vec<Event>> {
+        let mut events = self.inner.drain()?;
+        if self.loss == Loss::Full || events.is_empty() || !self.draw.once_in(4) {
+            return Ok(events);
+        }
+        let kept = self.draw.below(events.len());
+        match self.loss {
+            Loss::Overflow => {
+                events.truncate(kept);
+                events.push(Event { watch: -1, what: ReadFlags::QUEUE_OVERFLOW, name: None });
+            }
+            Loss::Silent => events.truncate(kept),
+            Loss::Fails => return Err(rustix::io::Errno::IO.into()),
+            Loss::Full => {}
+        }
+        Ok(events)
+    }
+
+    fn readiness(&self) -> Arc<OwnedFd> {
+        self.inner.readiness()
+    }
+}
+
+/// Random work over a kernel that loses events; a watcher that gives up is replaced now and then.
+fn lose(source: fn() -> Source, seeds: std::ops::Range<u64>) -> usize {
+    let mut helped = 0;
+    for seed in seeds {
+        let desk = Desk::over(source);
+        helped += work(&desk, seed, 40, |_, draw| {
+            if draw.once_in(12) || (desk.watcher.0.lock().unwrap().is_none() && draw.once_in(3)) {
+                // It is restarted: moments of the one before mean nothing to this one.
+                *desk.watcher.0.lock().unwrap() = None;
+                let _ = desk.watch();
+            }
+            if draw.once_in(5)
+                && let Some(watch) = desk.watcher.0.lock().unwrap().as_mut()
+            {
+                // Between questions events are taken in too.
+                let _ = watch.catch_up();
+            }
+        });
+    }
+    helped
+}
+
+#[test]
+fn an_overflow_makes_it_look_at_everything() {
+    let helped = lose(|| Lossy::source(Loss::Overflow), 200..206);
+    assert!(helped > 40, "the watcher helped only {helped} times: this tests nothing");
+}
+
+#[test]
+fn events_lost_without_a_word_are_noticed_by_the_missing_mark() {
+    // Only together with all that follow: the kernel keeps their order, and our mark is the last.
+    let desk_helped = {
+        let mut helped = 0;
+        for seed in 300..306 {
+            helped += work(&Desk::over(|| Lossy::source(Loss::Silent)), seed, 40, |_, _| {});
+        }
+        helped
+    };
+    assert!(desk_helped > 40, "the watcher helped only {desk_helped} times: this tests nothing");
+}
+
+#[test]
+fn a_queue_that_cannot_be_read_makes_it_look_at_everything() {
+    let helped = lose(|| Lossy::source(Loss::Fails), 400..406);
+    assert!(helped > 40, "the watcher helped only {helped} times: this tests nothing");
+}
+
+#[test]
+fn too_few_watches_make_it_give_up_and_never_wrong() {
+    let helped = lose(|| Lossy::source(Loss::Full), 500..506);
+    assert!(helped > 0, "the watcher never helped: this tests nothing");
+}

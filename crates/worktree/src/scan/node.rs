@@ -1,0 +1,159 @@
+//! An open directory with the way to it, and what the rules say about what it holds.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use stepback_model::path::RelPath;
+use stepback_model::tree::SkipReason;
+
+use crate::rules::{self, DirRules, Verdict};
+
+pub(super) const DIR_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
+/// The part of the workspace a directory belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Area {
+    /// The user's files.
+    Work,
+    /// A git directory.
+    Git,
+    /// The objects of a git directory.
+    Objects,
+}
+
+/// An open directory and the way to it.
+#[derive(Debug)]
+pub(super) struct DirNode {
+    pub parent: Option<Arc<DirNode>>,
+    pub name: Vec<u8>,
+    pub fd: OwnedFd,
+    pub area: Area,
+    rules: OnceLock<DirRules>,
+    ignored: OnceLock<bool>,
+}
+
+impl DirNode {
+    pub fn new(parent: Option<Arc<DirNode>>, name: Vec<u8>, fd: OwnedFd, area: Area) -> Self {
+        Self { parent, name, fd, area, rules: OnceLock::new(), ignored: OnceLock::new() }
+    }
+
+    /// Opens a subdirectory, which must be one and no link.
+    pub fn open(&self, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+        rustix::fs::openat(&self.fd, OsStr::from_bytes(name), DIR_FLAGS, Mode::empty())
+    }
+
+    /// Whether a directory of the git area is one that git works in.
+    pub fn has_head(&self) -> bool {
+        self.area == Area::Git
+            && rustix::fs::accessat(&self.fd, "HEAD", rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
+    }
+
+    pub fn path(&self) -> RelPath {
+        match &self.parent {
+            None => RelPath::root(),
+            Some(parent) => parent.path().join(&self.name),
+        }
+    }
+
+    fn rules(&self) -> &DirRules {
+        self.rules.get_or_init(|| DirRules::read(&self.fd))
+    }
+
+    /// Asks the rules from here up to the root; the nearest one with an opinion wins.
+    fn ask(&self, name: &[u8], ask: impl Fn(&DirRules, &[u8]) -> Verdict) -> Verdict {
+        let mut path = name.to_vec();
+        let mut node = self;
+        loop {
+            match (ask(node.rules(), &path), &node.parent) {
+                (Verdict::Silent, Some(parent)) => {
+                    path = [node.name.as_slice(), b"/", &path].concat();
+                    node = parent;
+                }
+                (verdict, _) => return verdict,
+            }
+        }
+    }
+
+    pub fn own_verdict(&self, name: &[u8], is_dir: bool) -> Verdict {
+        self.ask(name, |rules, path| rules.own_verdict(path, is_dir))
+    }
+
+    /// Whether git ignores the entry `name` of this directory.
+    pub fn is_ignored(&self, name: &[u8], is_dir: bool) -> bool {
+        self.is_ignored_itself()
+            || self.ask(name, |rules, path| rules.git_verdict(path, is_dir)) == Verdict::Out
+    }
+
+    fn is_ignored_itself(&self) -> bool {
+        *self.ignored.get_or_init(|| match &self.parent {
+            None => false,
+            Some(parent) => parent.is_ignored(&self.name, true),
+        })
+    }
+
+    /// What `.stepbackignore` files above say about this directory itself.
+    pub fn own_verdict_of_self(&self) -> Verdict {
+        match &self.parent {
+            None => Verdict::In,
+            Some(parent) => parent.own_verdict(&self.name, true),
+        }
+    }
+
+    /// Why a directory is not stored, if it is not.
+    pub fn leave_out(&self, name: &[u8]) -> Option<SkipReason> {
+        match self.own_verdict(name, true) {
+            Verdict::Out => return Some(SkipReason::Rule),
+            Verdict::In => return None,
+            Verdict::Silent => {}
+        }
+        let heavy = rules::is_heavy(self.fd.as_fd(), name)
+            || (name == b"target" && self.is_ignored(name, true))
+            || self.marked_as_cache(name);
+        heavy.then_some(SkipReason::HeavyCache)
+    }
+
+    /// Looks inside for the marks of a cache, without listing it.
+    fn marked_as_cache(&self, name: &[u8]) -> bool {
+        let Ok(inside) = self.open(name) else {
+            return false;
+        };
+        let exists = |name: &str| {
+            rustix::fs::accessat(&inside, name, rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
+        };
+        ["CACHEDIR.TAG", "pyvenv.cfg"]
+            .iter()
+            .any(|mark| exists(mark) && rules::marks_cache(inside.as_fd(), mark.as_bytes()))
+    }
+
+    /// The area of the subdirectory `name`; `has_head` is what [`Self::has_head`] says.
+    pub fn child_area(&self, name: &[u8], has_head: bool) -> Area {
+        match self.area {
+            Area::Work if name == b".git" => Area::Git,
+            Area::Work => Area::Work,
+            Area::Git if name == b"objects" && (has_head || self.name == b".git" || self.name == b"lfs") => {
+                Area::Objects
+            }
+            Area::Git => Area::Git,
+            // `objects/info` holds small files that change.
+            Area::Objects if name == b"info" => Area::Git,
+            Area::Objects => Area::Objects,
+        }
+    }
+}
+
+/// Whether this file system changes a directory's times whenever an entry comes or goes. Local ones do; others are not trusted.
+pub(super) fn dir_times_tell(root: &impl AsFd) -> bool {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683e;
+    const TMPFS: u64 = 0x0102_1994;
+    const F2FS: u64 = 0xf2f5_2010;
+    rustix::fs::fstatfs(root).is_ok_and(|fs| [EXT, XFS, BTRFS, TMPFS, F2FS].contains(&(fs.f_type as u64)))
+}

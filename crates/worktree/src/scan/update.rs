@@ -1,0 +1,137 @@
+//! What a scan leaves for the next one: a new stat cache, or what changed in the one there is.
+
+use std::path::Path;
+
+use stepback_model::hash::Hash;
+
+use super::build::{Assembly, Built};
+use super::walk::{DirOut, Listing, Walked};
+use super::{CacheForm, CacheUpdate, Scan};
+use crate::statcache::{Kind, Meta, NONE, Overlay, StatCache, Tally};
+
+/// Most directories that are remembered as unsettled; with more, the next scan looks at everything.
+const MOST_UNSETTLED: usize = 512;
+
+impl Assembly<'_> {
+    /// What becomes of the cache; `None` if nothing does.
+    pub(super) fn update(
+        &self,
+        scan: &Scan<'_>,
+        path: &Path,
+        walked: &Walked,
+        git: Option<Hash>,
+    ) -> Option<CacheUpdate> {
+        let before = self.old.map(StatCache::meta);
+        // Directories whose times are not those in the cache make scans list what they need not, and what lies beside the
+        // cache is read by each of them: both are worth a new one.
+        let changed = self.changed
+            || before.is_some_and(|meta| meta.git != git)
+            || self.has_many_outdated_dirs()
+            || self.old.is_some_and(|old| !walked.hinted && !old.overlay().is_empty());
+        let (form, ignored) = match self.old {
+            Some(old) if walked.hinted => {
+                let (overlay, ignored) = self.overlay(old, scan);
+                (CacheForm::Beside(*old.checksum(), overlay), ignored)
+            }
+            Some(old) if !changed => {
+                // Only the moment it stands for is new, if there is a watcher that knows moments.
+                self.out.token?;
+                (CacheForm::Beside(*old.checksum(), old.overlay().clone()), old.meta().ignored)
+            }
+            _ => {
+                let builder = self.cache(scan.budget);
+                let ignored = builder.tally();
+                (CacheForm::Whole(builder), ignored)
+            }
+        };
+        let root_stat = walked.dirs.first().filter(|root| !root.racy).map(|root| root.stat);
+        let rests = walked.unsettled.len() <= MOST_UNSETTLED;
+        // Files that wait for room in the budget are found by a look at everything, when there may be room.
+        let room_may_have_come =
+            ignored.waiting > 0 && before.is_none_or(|before| before.ignored.bytes != ignored.bytes);
+        let full_at = before.filter(|_| walked.hinted).map_or(walked.started, |before| before.full_at);
+        let meta = Meta {
+            root: walked.root_id,
+            root_stat: root_stat.unwrap_or_default(),
+            epoch: scan.epoch,
+            rules: scan.budget.fingerprint(),
+            boot: scan.boot,
+            ignored,
+            git,
+            token: self.out.token.filter(|_| rests && !room_may_have_come),
+            full_at,
+        };
+        let unsettled = if rests { walked.unsettled.clone() } else { Vec::new() };
+        Some(CacheUpdate { path: path.to_path_buf(), meta, unsettled, form })
+    }
+
+    /// The directories that are not as the cache says, with those that were not before, and what git ignores in all.
+    fn overlay(&self, old: &StatCache, scan: &Scan<'_>) -> (Overlay, Tally) {
+        let mut overlay = old.overlay().clone();
+        let mut ignored = old.meta().ignored;
+        // Directories keep their numbers; new ones get the next.
+        let mut next = old.dir_count() as u32;
+        let number: Vec<u32> = (self.dirs.iter())
+            .map(|dir| {
+                if dir.old != NONE {
+                    return dir.old;
+                }
+                next += 1;
+                next - 1
+            })
+            .collect();
+        for dir in self.dirs {
+            let cached = old.dir(dir.old);
+            match (&dir.listing, self.built_at(dir.id)) {
+                (Listing::Kept, _) => continue,
+                (_, Some(Built::Tree(tree))) => {
+                    let Some(cached) = cached else {
+                        self.set(&mut overlay, dir, number[dir.id as usize], tree, &number);
+                        let set = overlay.get(number[dir.id as usize]);
+                        ignored = ignored.plus(set.map_or(Tally::default(), |set| set.tally(&scan.budget)));
+                        continue;
+                    };
+                    if matches!(dir.listing, Listing::Same)
+                        && tree == cached.tree
+                        && self.children_as_cached(&cached)
+                    {
+                        continue;
+                    }
+                    // Subdirectories that were not even walked are gone.
+                    let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
+                    for entry in entries.filter(|entry| entry.kind == Kind::Dir) {
+                        if self.walked(entry.aux) == NONE {
+                            ignored = ignored.minus(old.tally_below(entry.aux, &scan.budget));
+                        }
+                    }
+                    ignored = ignored.minus(cached.tally(&scan.budget));
+                    self.set(&mut overlay, dir, dir.old, tree, &number);
+                    let set = overlay.get(dir.old);
+                    ignored = ignored.plus(set.map_or(Tally::default(), |set| set.tally(&scan.budget)));
+                }
+                _ if dir.old != NONE => ignored = ignored.minus(old.tally_below(dir.old, &scan.budget)),
+                _ => {}
+            }
+        }
+        (overlay, ignored)
+    }
+
+    fn set(&self, overlay: &mut Overlay, dir: &DirOut, at: u32, tree: Hash, number: &[u32]) {
+        match &dir.listing {
+            Listing::New(entries) => overlay.set(
+                at,
+                tree,
+                (entries.iter()).filter_map(|entry| self.cache_entry(&entry.record(), entry.aux, number)),
+            ),
+            _ => {
+                let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else { return };
+                let entries = (0..cached.len()).filter_map(|at| cached.entry(at));
+                let entries = entries.filter_map(|entry| {
+                    let child = if entry.kind == Kind::Dir { self.walked(entry.aux) } else { entry.aux };
+                    self.cache_entry(&entry, child, number)
+                });
+                overlay.set(at, tree, entries);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Facts about the scan that wrote a stat cache, and how they look as bytes.
+
+use stepback_model::hash::Hash;
+use stepback_model::path::RelPath;
+
+use super::{Stat, u64_at};
+use crate::scan::hints::Token;
+
+/// Facts about the scan that wrote the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meta {
+    /// Device and inode of the root directory: a replaced root invalidates everything.
+    pub root: (u64, u64),
+    /// What `stat` said about the root directory; all zero if that cannot be relied on.
+    pub root_stat: Stat,
+    /// The store's collection epoch: after a collection, cached hashes may name objects that are gone.
+    pub epoch: u64,
+    /// Fingerprint of the rules that decided what is stored.
+    pub rules: [u8; 32],
+    /// Which boot of the system wrote it; within one boot the page cache cannot be torn.
+    pub boot: [u8; 16],
+    /// What git ignores.
+    pub ignored: Tally,
+    /// The git slot of the state that was scanned, if there were git directories.
+    pub git: Option<Hash>,
+    /// The moment of a watcher since which nothing was looked at but what it named.
+    pub token: Option<Token>,
+    /// When every file was last looked at, in nanoseconds.
+    pub full_at: i64,
+}
+
+/// What git ignores and is stored nevertheless, and what waits for room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Bytes of ignored files stored, small and large ones.
+    pub bytes: [u64; 2],
+    /// Ignored files that are left out because the budget is used up.
+    pub waiting: u64,
+}
+
+impl Tally {
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        let sum = |at: usize| self.bytes[at].saturating_add(other.bytes[at]);
+        Self { bytes: [sum(0), sum(1)], waiting: self.waiting.saturating_add(other.waiting) }
+    }
+
+    /// This without the other.
+    pub fn minus(self, other: Self) -> Self {
+        let rest = |at: usize| self.bytes[at].saturating_sub(other.bytes[at]);
+        Self { bytes: [rest(0), rest(1)], waiting: self.waiting.saturating_sub(other.waiting) }
+    }
+}
+
+impl Meta {
+    /// Length of the encoded form.
+    pub const LEN: usize = 216;
+
+    /// Appends the encoded form.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        let mut word = |value: u64| bytes.extend_from_slice(&value.to_le_bytes());
+        let Stat { size, mtime, ctime, ino, mode } = self.root_stat;
+        let token = self.token.unwrap_or_default();
+        for value in [
+            self.root.0,
+            self.root.1,
+            size,
+            mtime as u64,
+            ctime as u64,
+            ino,
+            u64::from(mode),
+            self.epoch,
+            self.ignored.bytes[0],
+            self.ignored.bytes[1],
+            self.ignored.waiting,
+            self.full_at as u64,
+            u64::from(self.git.is_some()),
+            u64::from(self.token.is_some()),
+            token.position,
+        ] {
+            word(value);
+        }
+        bytes.extend_from_slice(&self.rules);
+        bytes.extend_from_slice(&self.boot);
+        bytes.extend_from_slice(self.git.as_ref().map_or(&[0; 32], Hash::as_bytes).as_slice());
+        bytes.extend_from_slice(&token.instance);
+        debug_assert_eq!(bytes.len() - start, Self::LEN);
+    }
+
+    /// Reads the encoded form.
+    pub fn decode(bytes: &[u8; Self::LEN]) -> Self {
+        let word = |at: usize| u64_at(bytes, at * 8);
+        let part = |at: usize| bytes[at..].first_chunk::<32>().copied().unwrap_or_default();
+        let short = |at: usize| bytes[at..].first_chunk::<16>().copied().unwrap_or_default();
+        let root_stat = Stat {
+            size: word(2),
+            mtime: word(3) as i64,
+            ctime: word(4) as i64,
+            ino: word(5),
+            mode: word(6) as u32,
+        };
+        Self {
+            root: (word(0), word(1)),
+            root_stat,
+            epoch: word(7),
+            ignored: Tally { bytes: [word(8), word(9)], waiting: word(10) },
+            full_at: word(11) as i64,
+            git: (word(12) == 1).then(|| Hash::from_bytes(part(168))),
+            token: (word(13) == 1).then(|| Token { position: word(14), instance: short(200) }),
+            rules: part(120),
+            boot: short(152),
+        }
+    }
+}
+
+/// Appends paths, each with its length before it.
+pub(super) fn encode_paths(paths: &[RelPath], bytes: &mut Vec<u8>) {
+    for path in paths {
+        bytes.extend_from_slice(&(path.as_bytes().len() as u32).to_le_bytes());
+        bytes.extend_from_slice(path.as_bytes());
+    }
+}
+
+/// Reads what [`encode_paths`] wrote; `None` if it is something else.
+pub(super) fn decode_paths(mut bytes: &[u8]) -> Option<Vec<RelPath>> {
+    let mut paths = Vec::new();
+    while let Some((len, rest)) = bytes.split_first_chunk::<4>() {
+        let (path, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        paths.push(RelPath::parse(path).ok()?);
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(paths)
+}
