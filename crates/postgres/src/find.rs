@@ -272,7 +272,12 @@ impl PostgresStore {
         let more = steps.len() > most;
         steps.truncate(most);
         let next = steps.last().filter(|_| more).map(|(place, _)| *place);
-        Ok(Page { steps: steps.into_iter().map(|(_, placed)| placed).collect(), total: total as u64, next })
+        Ok(Page {
+            steps: steps.into_iter().map(|(_, placed)| placed).collect(),
+            total: total as u64,
+            at_least: false,
+            next,
+        })
     }
 
     pub(crate) fn count_by_agent(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {

@@ -64,7 +64,7 @@ async fn find(connection: &mut Connection, search: &Search) -> Answer<Found> {
     let shown: Ranked = ranked.drain(..).skip(usize(search.skip)).take(usize(search.limit)).collect();
     let hits = sound!(hits(connection, search, &shown).await?);
     let end = search.skip.saturating_add(search.limit);
-    Ok(Ok(Found { hits, total, next: (end < total && search.limit > 0).then_some(end) }))
+    Ok(Ok(Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }))
 }
 
 /// Steps that rows of the index still have, and that are somewhere else now.

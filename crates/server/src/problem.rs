@@ -103,15 +103,6 @@ impl Problem {
     /// A failure of a kind, and what to do.
     fn of(kind: Kind, detail: String, hint: Option<&str>) -> Self {
         let status = match kind {
-            _ if matches!(
-                error,
-                EngineError::Bundle(
-                    BundleError::Damaged(_) | BundleError::Senseless(_) | BundleError::Newer { .. }
-                )
-            ) =>
-            {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
             Kind::Usage => StatusCode::BAD_REQUEST,
             Kind::Point | Kind::Nothing => StatusCode::NOT_FOUND,
             Kind::Partial | Kind::Refused => StatusCode::CONFLICT,
@@ -124,12 +115,23 @@ impl Problem {
             None => problem,
         }
     }
+
+    fn with_status(self, status: StatusCode) -> Self {
+        let title = status.canonical_reason().unwrap_or(self.title);
+        Self { status: status.as_u16(), title, ..self }
+    }
 }
 
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
         let (kind, hint) = advice::of(&error);
-        Self::of(kind, error.to_string(), hint)
+        let problem = Self::of(kind, error.to_string(), hint);
+        match error {
+            EngineError::Bundle(
+                BundleError::Damaged(_) | BundleError::Senseless(_) | BundleError::Newer { .. },
+            ) => problem.with_status(StatusCode::UNPROCESSABLE_ENTITY),
+            _ => problem,
+        }
     }
 }
 
