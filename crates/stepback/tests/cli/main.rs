@@ -31,5 +31,6 @@ mod runs;
 mod sandbox;
 mod search;
 mod talk;
+mod telemetry;
 mod transcripts;
 mod wire;
