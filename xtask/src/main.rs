@@ -3,11 +3,12 @@
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
 //! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements,
-//! [`agents`] and [`postgres`] for the programs that tests drive.
+//! [`agents`], [`postgres`] and [`python`] for the programs that tests drive.
 
 mod agents;
 mod bench;
 mod postgres;
+mod python;
 mod test;
 mod tidy;
 mod workspace;
@@ -27,6 +28,7 @@ Tasks:
   bench session    Measure what a session of a thousand turns takes, and how fast its past is read
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   postgres install Install the database server that the tests start (apt-get)
+  python install   Install the Python packages that the tests run (pip, about 50 MB)
   help             Print this text
 ";
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(),
         "agents" => agents::run(rest),
         "postgres" => postgres::run(rest),
+        "python" => python::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

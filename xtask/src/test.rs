@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{agents, postgres, tidy, workspace};
+use crate::{agents, postgres, python, tidy, workspace};
 
 /// Runs all stages; arguments after `--` go to the test runner.
 pub fn run(args: &[String]) -> Result<()> {
@@ -30,6 +30,8 @@ pub fn run(args: &[String]) -> Result<()> {
     agents::install()?;
     heading("postgres");
     postgres::install()?;
+    heading("python");
+    python::install()?;
     if nextest() {
         stage("tests", cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]).args(extra))?;
         stage("documentation tests", &mut cargo(&["test", "--doc", "--workspace"]))?;

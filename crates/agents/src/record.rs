@@ -480,5 +480,8 @@ pub fn redact_event(event: &mut Event) {
     event.summary = payload::visible(&stepback_redact::redact(&event.summary));
     if let Some(error) = &mut event.error {
         error.message = stepback_redact::redact(&error.message).into_owned();
+        for text in [&mut error.stack, &mut error.cause].into_iter().flatten() {
+            *text = stepback_redact::redact(text).into_owned();
+        }
     }
 }

@@ -26,11 +26,16 @@ pub struct Attributes {
 impl Attributes {
     /// Adds one; a name that is there already gets the new value.
     pub fn put(&mut self, name: String, value: Value) {
-        if self.map.len() >= MOST && !self.map.contains_key(&name) {
-            self.over += 1;
-            return;
+        if !self.pass() {
+            self.map.insert(name, clipped(value));
         }
-        self.map.insert(name, clipped(value));
+    }
+
+    /// Whether there is no room for another one, which is then counted.
+    pub fn pass(&mut self) -> bool {
+        let is_full = self.map.len() >= MOST;
+        self.over += u64::from(is_full);
+        is_full
     }
 
     /// How many were more than are kept.

@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::attributes::{Attributes, clipped};
 use crate::protobuf::float;
-use crate::read::Malformed;
+use crate::read::{MOST, Unreadable};
 use crate::telemetry::{Batch, Group, Link, LogRecord, Moment, Rejected, Side, Span, SpanId, TraceId};
 
 #[derive(Deserialize)]
@@ -44,7 +44,7 @@ struct OfResource<'a> {
 #[derive(Deserialize)]
 struct Resource {
     #[serde(default)]
-    attributes: Option<Vec<Pair>>,
+    attributes: Option<Gathered>,
 }
 
 #[derive(Deserialize)]
@@ -63,27 +63,27 @@ struct Scope {
 }
 
 /// Reads an `ExportTraceServiceRequest`.
-pub fn traces(bytes: &[u8]) -> Result<Batch<Span>, Malformed> {
+pub fn traces(bytes: &[u8]) -> Result<Batch<Span>, Unreadable> {
     let request: Traces<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
-    Ok(batch(request.resource_spans, "span", |text| serde_json::from_str::<JsonSpan<'_>>(text)?.span()))
+    batch(request.resource_spans, "span", |text| serde_json::from_str::<JsonSpan<'_>>(text)?.span())
 }
 
 /// Reads an `ExportLogsServiceRequest`.
-pub fn logs(bytes: &[u8]) -> Result<Batch<LogRecord>, Malformed> {
+pub fn logs(bytes: &[u8]) -> Result<Batch<LogRecord>, Unreadable> {
     let request: Logs<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
-    Ok(batch(request.resource_logs, "log record", |text| serde_json::from_str::<JsonLog<'_>>(text)?.record()))
+    batch(request.resource_logs, "log record", |text| serde_json::from_str::<JsonLog<'_>>(text)?.record())
 }
 
-fn malformed(error: serde_json::Error) -> Malformed {
-    Malformed(format!("the request cannot be read: {error}"))
+fn malformed(error: serde_json::Error) -> Unreadable {
+    Unreadable::Malformed(error.to_string())
 }
 
 fn batch<T>(
     resources: Option<Vec<OfResource<'_>>>,
     what: &str,
     read: fn(&str) -> Result<T, serde_json::Error>,
-) -> Batch<T> {
-    let (mut groups, mut rejected) = (Vec::new(), Rejected::default());
+) -> Result<Batch<T>, Unreadable> {
+    let (mut groups, mut rejected, mut count) = (Vec::new(), Rejected::default(), 0);
     for of_resource in resources.into_iter().flatten() {
         let attributes = of_resource.resource.and_then(|resource| resource.attributes);
         let resource: Arc<Attributes> = Arc::new(gathered(attributes));
@@ -91,6 +91,10 @@ fn batch<T>(
             let scope = of_scope.scope.and_then(|scope| scope.name).unwrap_or_default().into();
             let mut items = Vec::new();
             for raw in of_scope.spans.into_iter().flatten() {
+                count += 1;
+                if count > MOST {
+                    return Err(Unreadable::TooMany);
+                }
                 match read(raw.get()) {
                     Ok(item) => items.push(item),
                     Err(error) => rejected.add(format!("a {what}: {}", without_place(&error))),
@@ -99,7 +103,7 @@ fn batch<T>(
             groups.push(Group { resource: resource.clone(), scope, items });
         }
     }
-    Batch { groups, rejected }
+    Ok(Batch { groups, rejected })
 }
 
 /// What is wrong, without the line and column within a piece that nobody sees.
@@ -108,8 +112,35 @@ fn without_place(error: &serde_json::Error) -> String {
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-fn gathered(pairs: Option<Vec<Pair>>) -> Attributes {
-    pairs.into_iter().flatten().map(|pair| (pair.key, pair.value.0)).collect()
+fn gathered(attributes: Option<Gathered>) -> Attributes {
+    attributes.map(|attributes| attributes.0).unwrap_or_default()
+}
+
+/// Attributes, put into their place one by one: there may be a million, of which few are kept.
+struct Gathered(Attributes);
+
+impl<'de> Deserialize<'de> for Gathered {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Gathered;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of attributes")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Gathered, A::Error> {
+                let mut attributes = Attributes::default();
+                while let Some(pair) = list.next_element::<Pair>()? {
+                    attributes.put(pair.key, pair.value.0);
+                }
+                Ok(Gathered(attributes))
+            }
+        }
+
+        deserializer.deserialize_seq(Pairs)
+    }
 }
 
 #[derive(Deserialize)]
@@ -130,7 +161,7 @@ struct JsonSpan<'a> {
     #[serde(default)]
     end_time_unix_nano: Count,
     #[serde(default)]
-    attributes: Option<Vec<Pair>>,
+    attributes: Option<Gathered>,
     #[serde(borrow, default)]
     events: Option<Vec<JsonMoment<'a>>>,
     #[serde(borrow, default)]
@@ -153,7 +184,7 @@ struct JsonMoment<'a> {
     #[serde(default)]
     time_unix_nano: Count,
     #[serde(default)]
-    attributes: Option<Vec<Pair>>,
+    attributes: Option<Gathered>,
 }
 
 #[derive(Deserialize)]
@@ -187,7 +218,7 @@ struct JsonLog<'a> {
     #[serde(default)]
     body: Option<AnyValue>,
     #[serde(default)]
-    attributes: Option<Vec<Pair>>,
+    attributes: Option<Gathered>,
     #[serde(borrow, default)]
     trace_id: Text<'a>,
     #[serde(borrow, default)]

@@ -25,4 +25,4 @@ mod words;
 
 pub use assemble::{Assembler, Service, Taken};
 pub use attributes::Attributes;
-pub use read::{Encoding, Malformed, logs, traces};
+pub use read::{Encoding, Unreadable, logs, traces};

@@ -11,6 +11,9 @@ use crate::telemetry::{BadId, Link, LogRecord, Moment, Side, Span, SpanId, Trace
 /// How deep values may nest, lists and maps counted alike.
 pub const DEEPEST: usize = 32;
 
+/// So many values, lists and maps and what is in them, may be in one attribute.
+const MOST_VALUES: usize = 1 << 17;
+
 /// Why a message cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
@@ -32,6 +35,9 @@ pub enum Fault {
     /// Values nest too deep.
     #[error("values nest more than {DEEPEST} levels deep")]
     TooDeep,
+    /// There are more values in one attribute, or more items in a request, than are taken.
+    #[error("there is too much in it")]
+    TooMany,
     /// An id has the wrong length.
     #[error("{what} has {length} bytes")]
     Id {
@@ -161,17 +167,19 @@ impl<'a> Field<'a> {
 
 /// `KeyValue`, added to attributes.
 fn attribute(bytes: &[u8], into: &mut Attributes) -> Result<(), Fault> {
-    let (name, value) = pair(bytes, 0)?;
-    into.put(name, value);
+    if !into.pass() {
+        let (name, value) = pair(bytes, 0, &mut { MOST_VALUES })?;
+        into.put(name, value);
+    }
     Ok(())
 }
 
-fn pair(bytes: &[u8], depth: usize) -> Result<(String, Value), Fault> {
+fn pair(bytes: &[u8], depth: usize, left: &mut usize) -> Result<(String, Value), Fault> {
     let (mut name, mut value) = (String::new(), Value::Null);
     each(bytes, |number, field| {
         match number {
             1 => name = field.text(1)?,
-            2 => value = any(field.bytes(2)?, depth)?,
+            2 => value = any(field.bytes(2)?, depth, left)?,
             _ => {}
         }
         Ok(())
@@ -179,11 +187,12 @@ fn pair(bytes: &[u8], depth: usize) -> Result<(String, Value), Fault> {
     Ok((name, value))
 }
 
-/// `AnyValue`.
-fn any(bytes: &[u8], depth: usize) -> Result<Value, Fault> {
+/// `AnyValue`, of which so many may be `left`.
+fn any(bytes: &[u8], depth: usize, left: &mut usize) -> Result<Value, Fault> {
     if depth >= DEEPEST {
         return Err(Fault::TooDeep);
     }
+    *left = left.checked_sub(1).ok_or(Fault::TooMany)?;
     let mut value = Value::Null;
     each(bytes, |number, field| {
         value = match number {
@@ -196,7 +205,7 @@ fn any(bytes: &[u8], depth: usize) -> Result<Value, Fault> {
                 let mut items = Vec::new();
                 each(field.bytes(5)?, |number, field| {
                     if number == 1 {
-                        items.push(any(field.bytes(1)?, depth + 1)?);
+                        items.push(any(field.bytes(1)?, depth + 1, left)?);
                     }
                     Ok(())
                 })?;
@@ -206,7 +215,7 @@ fn any(bytes: &[u8], depth: usize) -> Result<Value, Fault> {
                 let mut fields = Map::new();
                 each(field.bytes(6)?, |number, field| {
                     if number == 1 {
-                        let (name, value) = pair(field.bytes(1)?, depth + 1)?;
+                        let (name, value) = pair(field.bytes(1)?, depth + 1, left)?;
                         fields.insert(name, value);
                     }
                     Ok(())
@@ -367,7 +376,9 @@ pub fn log_record(bytes: &[u8]) -> Result<LogRecord, Fault> {
         match number {
             1 => record.at = field.eight(1)?,
             2 => record.severity = field.number(2)?,
-            5 => record.body = Some(crate::attributes::clipped(any(field.bytes(5)?, 0)?)),
+            5 => {
+                record.body = Some(crate::attributes::clipped(any(field.bytes(5)?, 0, &mut { MOST_VALUES })?))
+            }
             6 => attribute(field.bytes(6)?, &mut record.attributes)?,
             9 => record.trace = trace(field.bytes(9)?)?,
             10 => record.span = span_id(field.bytes(10)?, "the span id")?,
@@ -383,6 +394,19 @@ pub fn log_record(bytes: &[u8]) -> Result<LogRecord, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn value(bytes: &[u8]) -> Result<Value, Fault> {
+        any(bytes, 0, &mut { MOST_VALUES })
+    }
+
+    #[test]
+    fn values_without_end_are_refused_before_they_take_memory() {
+        // A list of empty values, two bytes each.
+        let list = wrapped(0x2a, &[0x0a, 0].repeat(MOST_VALUES));
+        assert_eq!(value(&list), Err(Fault::TooMany));
+        let list = wrapped(0x2a, &[0x0a, 0].repeat(MOST_VALUES - 1));
+        assert!(value(&list).is_ok());
+    }
 
     #[test]
     fn base64_is_that_of_the_rfc() {
@@ -410,8 +434,8 @@ mod tests {
             bytes = wrapped(0x0a, &bytes);
             bytes = wrapped(0x2a, &bytes);
         }
-        assert_eq!(any(&bytes, 0), Err(Fault::TooDeep));
-        assert_eq!(any(&[0x18, 1], 0), Ok(Value::from(1)));
+        assert_eq!(value(&bytes), Err(Fault::TooDeep));
+        assert_eq!(value(&[0x18, 1]), Ok(Value::from(1)));
     }
 
     fn wrapped(key: u8, inner: &[u8]) -> Vec<u8> {
@@ -429,8 +453,8 @@ mod tests {
     #[test]
     fn negative_numbers_and_those_json_lacks_survive() {
         let minus_one = [&[0x18][..], &[0xff; 9], &[0x01]].concat();
-        assert_eq!(any(&minus_one, 0), Ok(Value::from(-1)));
+        assert_eq!(value(&minus_one), Ok(Value::from(-1)));
         let nan = [&[0x21][..], &f64::NAN.to_bits().to_le_bytes()].concat();
-        assert_eq!(any(&nan, 0), Ok(Value::from("NaN")));
+        assert_eq!(value(&nan), Ok(Value::from("NaN")));
     }
 }

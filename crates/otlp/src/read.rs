@@ -3,7 +3,6 @@
 //! Only the outermost structure has to be right for the rest to be read. What is wrong inside of one span or record is the fault
 //! of that one alone.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::attributes::Attributes;
@@ -20,20 +19,22 @@ pub enum Encoding {
     Json,
 }
 
-/// A request that cannot be read at all.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Malformed(pub String);
+/// So many spans or records may be in one request. SDKs send 512 at a time, a collector 8192.
+pub const MOST: usize = 16_384;
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// A request that cannot be read at all.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// It is not what it says it is.
+    #[error("the request cannot be read: {0}")]
+    Malformed(String),
+    /// There is too much in it, however small.
+    #[error("the request has more than {MOST} spans or records")]
+    TooMany,
 }
 
-impl std::error::Error for Malformed {}
-
 /// Reads an `ExportTraceServiceRequest`.
-pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<Batch<Span>, Malformed> {
+pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<Batch<Span>, Unreadable> {
     match encoding {
         Encoding::Protobuf => request(bytes, "span", protobuf::span),
         Encoding::Json => json::traces(bytes),
@@ -41,7 +42,7 @@ pub fn traces(encoding: Encoding, bytes: &[u8]) -> Result<Batch<Span>, Malformed
 }
 
 /// Reads an `ExportLogsServiceRequest`.
-pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<Batch<LogRecord>, Malformed> {
+pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<Batch<LogRecord>, Unreadable> {
     match encoding {
         Encoding::Protobuf => request(bytes, "log record", protobuf::log_record),
         Encoding::Json => json::logs(bytes),
@@ -49,14 +50,17 @@ pub fn logs(encoding: Encoding, bytes: &[u8]) -> Result<Batch<LogRecord>, Malfor
 }
 
 /// Both requests have the same three levels, with the same numbers.
-fn request<T>(bytes: &[u8], what: &str, item: fn(&[u8]) -> Result<T, Fault>) -> Result<Batch<T>, Malformed> {
+fn request<T>(bytes: &[u8], what: &str, item: fn(&[u8]) -> Result<T, Fault>) -> Result<Batch<T>, Unreadable> {
     let mut batch = Batch::default();
     let read = protobuf::each(bytes, |number, field| match number {
         1 => of_resource(field.bytes(1)?, what, item, &mut batch),
         _ => Ok(()),
     });
-    read.map_err(|fault| Malformed(format!("the request cannot be read: {fault}")))?;
-    Ok(batch)
+    match read {
+        Ok(()) => Ok(batch),
+        Err(Fault::TooMany) => Err(Unreadable::TooMany),
+        Err(fault) => Err(Unreadable::Malformed(fault.to_string())),
+    }
 }
 
 fn of_resource<T>(
@@ -79,6 +83,10 @@ fn of_resource<T>(
     for scope in scopes {
         let group = of_scope(scope, &resource, what, item, &mut batch.rejected)?;
         batch.groups.push(group);
+        let taken: usize = batch.groups.iter().map(|group| group.items.len()).sum();
+        if taken > MOST || batch.groups.len() > MOST {
+            return Err(Fault::TooMany);
+        }
     }
     Ok(())
 }
@@ -94,6 +102,7 @@ fn of_scope<T>(
     protobuf::each(bytes, |number, field| {
         match number {
             1 => scope = protobuf::scope(field.bytes(1)?)?,
+            2 if items.len() == MOST => return Err(Fault::TooMany),
             2 => match item(field.bytes(2)?) {
                 Ok(item) => items.push(item),
                 Err(fault) => rejected.add(format!("a {what}: {fault}")),

@@ -2,14 +2,18 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_exchange::meaning::{self, Answered, Usage};
+use stepback_exchange::meaning::{self, Answered, Call, Said, Usage};
 use stepback_exchange::{Response, Wire};
 
-/// What a recorded answer says: the `output` of a step, if it is one that a proxy saw. Without a wire, the first one is taken
-/// in whose words it says anything.
+/// What a recorded answer says: the `output` of a step, if it is one that a proxy saw or that telemetry told of. Without a wire,
+/// the first one is taken in whose words it says anything.
 pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
     if !output.is_object() {
         return None;
+    }
+    if let Some(messages) = output.get("messages").and_then(Value::as_array) {
+        let said = messages.iter().flat_map(said_in).collect();
+        return Some(Answered { said, complete: true, ..Answered::default() });
     }
     let response = serde_json::from_value::<Response>(output.clone()).ok()?;
     if let Some(wire) = wire {
@@ -17,6 +21,19 @@ pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
     }
     let answers = Wire::ALL.into_iter().map(|wire| meaning::answered(wire, &response));
     answers.into_iter().find(|answer| !answer.said.is_empty())
+}
+
+/// What a message says, as telemetry is recorded: text, thoughts and calls that the model asks for.
+fn said_in(message: &Value) -> Vec<Said> {
+    let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
+    let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+    let calls = calls.map(|call| {
+        let word = |name: &str| call.get(name).and_then(Value::as_str).map(str::to_owned);
+        let input = call.get("arguments").cloned().unwrap_or_default();
+        Said::Call(Call { id: word("id"), name: word("name").unwrap_or_default(), input })
+    });
+    let words = text("thinking").map(Said::Thought).into_iter().chain(text("content").map(Said::Model));
+    words.chain(calls).collect()
 }
 
 /// The tokens of many calls.
@@ -74,5 +91,22 @@ fn counted(tokens: &Value) -> Usage {
         cache_read: first(&["/cache_read", "/cache/read"]),
         cache_write: first(&["/cache_write", "/cache/write"]),
         reasoning: first(&["/reasoning"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_telemetry_told_of_an_answer_is_read_like_any_other() {
+        let output = json!({ "messages": [{ "role": "assistant", "thinking": "Hm.", "content": "Let me look.",
+            "tool_calls": [{ "id": "c1", "name": "read", "arguments": { "path": "a" } }] }] });
+        let call = Call { id: Some("c1".into()), name: "read".into(), input: json!({ "path": "a" }) };
+        let said = vec![Said::Thought("Hm.".into()), Said::Model("Let me look.".into()), Said::Call(call)];
+        assert_eq!(answer_of(&output, None).map(|answer| answer.said), Some(said));
+        assert_eq!(answer_of(&json!("text"), None), None);
     }
 }

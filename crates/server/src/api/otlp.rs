@@ -22,7 +22,7 @@ use bytes::Bytes;
 use stepback_exchange::prices::Prices;
 use stepback_model::record::Session;
 use stepback_otlp::telemetry::Rejected;
-use stepback_otlp::{Assembler, Encoding, Service, Taken, reply};
+use stepback_otlp::{Assembler, Encoding, Service, Taken, Unreadable, reply};
 
 use self::room::{Held, Room};
 use crate::problem::Problem;
@@ -95,6 +95,13 @@ fn encoding(headers: &HeaderMap) -> Result<Encoding, Problem> {
     }
 }
 
+fn unreadable(why: Unreadable) -> Problem {
+    match why {
+        Unreadable::Malformed(_) => Problem::usage(why.to_string()),
+        Unreadable::TooMany => body::smaller(why.to_string()),
+    }
+}
+
 fn content_type(encoding: Encoding) -> &'static str {
     match encoding {
         Encoding::Protobuf => "application/x-protobuf",
@@ -118,7 +125,6 @@ impl Work {
                 Some(packed) => body::unpacked(&bytes, packed, LARGEST, &mut room)?.into(),
                 None => bytes,
             };
-            let malformed = |error: stepback_otlp::Malformed| Problem::usage(error.to_string());
             let now = engine.env.now();
             let is_known = |service: &Service, session: &str| {
                 let workspace =
@@ -131,12 +137,12 @@ impl Work {
             let assembler = || assembler.lock().unwrap_or_else(PoisonError::into_inner);
             let Taken { services, mut rejected } = match signal {
                 Signal::Traces => {
-                    let batch = stepback_otlp::traces(encoding, &bytes).map_err(malformed)?;
+                    let batch = stepback_otlp::traces(encoding, &bytes).map_err(unreadable)?;
                     drop(bytes);
                     assembler().traces(batch, now, &is_known)
                 }
                 Signal::Logs => {
-                    let batch = stepback_otlp::logs(encoding, &bytes).map_err(malformed)?;
+                    let batch = stepback_otlp::logs(encoding, &bytes).map_err(unreadable)?;
                     drop(bytes);
                     assembler().logs(batch, now, &is_known)
                 }

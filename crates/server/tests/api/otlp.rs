@@ -100,6 +100,29 @@ fn a_workspace_elsewhere_has_no_files_to_keep() {
 }
 
 #[test]
+fn everything_that_can_be_asked_of_a_session_is_answered() {
+    let place = Place::at(1_794_850_000_000_000);
+    send(&place, "/v1/traces", "application/json", false, &capture("langgraph__openinference.traces.1.json"));
+    let session = session(&place);
+    let id = session["id"].as_str().unwrap();
+    let timeline = place.get(&format!("/sessions/{id}/timeline")).with(200);
+    assert!(timeline.to_string().contains("get_weather"), "{timeline}");
+    let found = place.get("/sessions/thread-42").with(200);
+    assert_eq!(found["id"], session["id"]);
+    let steps = place.get(&format!("/sessions/{id}/steps?kind=tool-start")).with(200);
+    let number = &steps["items"][0]["number"];
+    let step = place.get(&format!("/sessions/{id}/steps/{number}")).with(200);
+    assert_eq!(step["metadata"]["trace_id"], "431de8aefddbce558828f750db7746cd");
+    place.get(&format!("/sessions/{id}/steps/{number}/next?kind=tool-end")).with(200);
+    for part in ["", "/conversation", "/memory", "/task", "/env"] {
+        let reply = place.get(&format!("/sessions/{id}/steps/{number}/state{part}"));
+        assert!(reply.status < 500, "{part}: {reply:?}");
+    }
+    place.get(&format!("/compare?a={id}&b={id}")).with(200);
+    place.get("/statistics").with(200);
+}
+
+#[test]
 fn what_makes_no_sense_is_counted_and_the_rest_is_taken() {
     let place = Place::at(1_794_850_000_000_000);
     let span = |trace: &str, id: &str| {

@@ -33,5 +33,6 @@ mod search;
 mod serve;
 mod share;
 mod talk;
+mod telemetry;
 mod transcripts;
 mod wire;

@@ -70,7 +70,11 @@ pub fn unpacked(bytes: &[u8], packed: Packed, most: usize, room: &mut Held) -> R
 
 /// A body with more bytes than are taken.
 pub fn too_large(most: usize) -> Problem {
-    let detail = format!("the body has more than {} MiB, as it came or unpacked", most >> 20);
+    smaller(format!("the body has more than {} MiB, as it came or unpacked", most >> 20))
+}
+
+/// A request that should be sent in parts.
+pub fn smaller(detail: String) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", detail)
         .hint("let the exporter send smaller batches, such as OTEL_BSP_MAX_EXPORT_BATCH_SIZE=64")
 }
