@@ -289,7 +289,8 @@ impl<'a> Workspace<'a> {
             boot: scan::boot_id(),
             threads: self.engine.threads,
             progress: self.engine.progress,
-            hints: self.engine.watcher.filter(|_| look == Look::Hinted),
+            hints: self.engine.watcher,
+            everything: look == Look::Everything,
         };
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
         let mut state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };

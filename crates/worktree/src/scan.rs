@@ -53,8 +53,10 @@ pub struct Scan<'a> {
     pub threads: usize,
     /// Counts files looked at, for a progress display.
     pub progress: Option<&'a AtomicU64>,
-    /// Somebody who may know what changed since the cache was written; `None` to look at everything.
+    /// Somebody who may know what changed since the cache was written.
     pub hints: Option<&'a dyn Hints>,
+    /// Look at everything nevertheless; then hints only tell which moment the next scan can ask about.
+    pub everything: bool,
 }
 
 /// What a scan found.

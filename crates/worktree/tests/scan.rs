@@ -58,6 +58,7 @@ impl Desk {
             threads: 2,
             progress: None,
             hints: None,
+            everything: false,
         };
         let mut snapshot = scan.run(&self.store, &*batch).unwrap();
         self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
@@ -652,6 +653,7 @@ fn a_cache_damaged_by_a_program_does_not_bring_a_scan_down() {
             threads: 1,
             progress: None,
             hints: None,
+            everything: false,
         };
         // Right or an error; never a panic.
         let _ = scan.run(&desk.store, &*batch);

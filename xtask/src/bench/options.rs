@@ -16,6 +16,7 @@ Usage: cargo xtask bench files [OPTIONS]
        cargo xtask bench session [--quick] [--runs N] [--keep]
        cargo xtask bench proxy [--quick] [--runs N] [--keep]
        cargo xtask bench bisect [--quick] [--tree DIR] [--runs N] [--keep]
+       cargo xtask bench watcher [--quick] [--tree DIR] [--runs N] [--keep]
 
 Options:
   --tree DIR       Measure on a copy of DIR instead of the generated trees (can be repeated)
@@ -28,7 +29,7 @@ Options:
   --binary FILE    Measure this stepback instead of building one
   --json FILE      Write all numbers to FILE
   --keep           Write the results to docs/benchmarks/
-  --runs N         Runs of `bench hook` (200; 40 with --quick), turns of `bench session` (1000; 100),
+  --runs N         Runs of `bench hook` and `bench watcher` (200; 40 with --quick), turns of `bench session` (1000; 100),
                    fifths of the single calls of `bench proxy` (200; 40), checkpoints of `bench bisect`
                    (1000; 100)
   --help           Print this text

@@ -187,6 +187,17 @@ fn a_cache_that_is_none_any_more_is_watched() {
 }
 
 #[test]
+fn a_look_at_everything_does_not_believe_and_leaves_a_moment() {
+    let desk = settled();
+    desk.write("d1/sub/f1", "changed");
+    let whole = desk.whole();
+    assert!(!whole.hinted);
+    assert_eq!(whole.files, desk.scan(None, None).files);
+    desk.write("d2/sub/f1", "changed");
+    finds(&desk, "the next one can be hinted at once", true);
+}
+
+#[test]
 fn another_root_in_its_place_is_not_answered_for() {
     let desk = settled();
     fs::rename(&desk.root, desk.dir.path().join("old")).unwrap();

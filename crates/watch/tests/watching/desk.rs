@@ -86,6 +86,15 @@ impl Desk {
     }
 
     pub fn scan(&self, cache: Option<&Path>, hints: Option<&dyn Hints>) -> Snapshot {
+        self.scan_with(cache, hints, false)
+    }
+
+    /// A scan that asks the watcher for the moment alone.
+    pub fn whole(&self) -> Snapshot {
+        self.scan_with(Some(&self.cache()), Some(&self.watcher), true)
+    }
+
+    fn scan_with(&self, cache: Option<&Path>, hints: Option<&dyn Hints>, everything: bool) -> Snapshot {
         let batch = self.store.begin().unwrap();
         let scan = Scan {
             root: &self.root,
@@ -98,6 +107,7 @@ impl Desk {
             threads: 2,
             progress: None,
             hints,
+            everything,
         };
         let mut snapshot = scan.run(&self.store, &*batch).unwrap();
         self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();

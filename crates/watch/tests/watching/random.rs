@@ -98,6 +98,11 @@ pub fn work(desk: &Desk, seed: u64, rounds: usize, mut between: impl FnMut(usize
             let_times_settle();
         }
         between(round, &mut files.draw);
+        match files.draw.below(10) {
+            0 => drop(desk.whole()),
+            1 => drop(desk.scan(Some(&desk.cache()), None)),
+            _ => {}
+        }
         helped += usize::from(desk.check(&|| format!("seed {seed}\n{}\n", log.join("\n"))));
     }
     helped

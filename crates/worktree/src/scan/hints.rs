@@ -117,6 +117,9 @@ impl Scan<'_> {
     /// The directories to visit, if it is enough to visit some.
     pub(super) fn visits(&self, cache: &StatCache, answer: &Answer) -> Option<Visit> {
         let Answer::Only(token, changed) = answer else { return None };
+        if self.everything {
+            return None;
+        }
         let meta = cache.meta();
         let since = meta.token?;
         let age = super::walk::realtime().checked_sub(meta.full_at)?;
