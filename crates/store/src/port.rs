@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
@@ -226,6 +226,18 @@ pub trait Store: ObjectSource + Send + Sync {
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// The steps that `query` asks for, of one workspace or of all, with how many there are beyond its limit.
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
+    /// Steps of all workspaces that were committed after the one at `position`, in order of their commits; at most `most`.
+    /// Whoever goes on behind the last one it was given misses none. Like [`Self::find`], without counting them all.
+    fn follow(&self, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
+        let from = Some(Cursor { value: 0, position });
+        let query = Query { oldest_first: true, from, limit: Some(most), ..Query::default() };
+        Ok(self.find(None, &query)?.steps)
+    }
+    /// The position of the newest step; 0 if there is none.
+    fn newest_position(&self) -> Result<u64, StoreError> {
+        let newest = self.find(None, &Query { limit: Some(1), ..Query::default() })?;
+        Ok(newest.steps.first().map_or(0, |placed| placed.position))
+    }
     /// How many steps of each agent and kind a workspace has, hidden ones included, in order of their names.
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.
@@ -249,6 +261,20 @@ pub trait Store: ObjectSource + Send + Sync {
 
     /// The present position in the history of commits.
     fn mark(&self) -> Result<CommitMark, StoreError>;
+    /// Waits until something was committed since `mark`, by whoever, but not longer than `patience`. Returns the position then.
+    fn wait_for_commit(&self, mark: CommitMark, patience: Duration) -> Result<CommitMark, StoreError> {
+        // Asking is cheap; a store that is told of commits need not ask.
+        const EVERY: Duration = Duration::from_millis(20);
+        let until = Instant::now() + patience;
+        loop {
+            let now = self.mark()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if now != mark || left.is_zero() {
+                return Ok(now);
+            }
+            std::thread::sleep(EVERY.min(left));
+        }
+    }
     /// Calls `visit` for every object. `visit` must not call the store.
     fn for_each_object(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError>;
     /// Frees every object that is neither in `live` nor the base of one that stays, unless something was committed since `mark` ([`StoreError::Grew`]).
