@@ -61,6 +61,9 @@ pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
             (Kind::Nothing, Some("run \"stepback checkpoint create\" to make the first one"))
         }
         EngineError::NoFiles { .. } => (Kind::Nothing, Some("\"stepback log\" shows the checkpoints")),
+        EngineError::NoDirectory { .. } => {
+            (Kind::Refused, Some("go back in the workspace of a session that was recorded on this machine"))
+        }
         EngineError::Purged { .. } => {
             (Kind::Nothing, Some("\"stepback checkpoint list\" shows what is left"))
         }

@@ -36,6 +36,12 @@ pub enum EngineError {
         /// Which step.
         what: String,
     },
+    /// A workspace that agents elsewhere report to has no files that could be looked at.
+    #[error("{root} is no directory of this machine: only what agents reported is known of it")]
+    NoDirectory {
+        /// The workspace.
+        root: PathBuf,
+    },
     /// There is no operation to undo or redo.
     #[error("there is nothing to {0}")]
     NothingTo(&'static str),
