@@ -7,6 +7,9 @@ pub mod changes;
 pub mod checkpoints;
 pub mod diffs;
 mod docs;
+pub mod events;
+pub mod ingest;
+pub mod live;
 pub mod plans;
 pub mod points;
 pub mod sessions;
@@ -48,6 +51,8 @@ use crate::work::Work;
         (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
         (name = "branches", description = "Named lines of steps, and two runs side by side"),
         (name = "control", description = "Stopping live agents, and telling them something"),
+        (name = "live", description = "What happens, as it happens"),
+        (name = "ingest", description = "What agents elsewhere report"),
         (name = "upkeep", description = "What the store holds, and making it smaller"),
     )
 )]
@@ -100,6 +105,9 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(stops::resume))
         .routes(routes!(stops::inject))
         .routes(routes!(changes::list))
+        .routes(routes!(events::follow))
+        .routes(routes!(live::control))
+        .routes(routes!(ingest::take))
         .routes(routes!(upkeep::statistics))
         .routes(routes!(upkeep::prune));
     let (router, mut description) =

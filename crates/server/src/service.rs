@@ -12,10 +12,14 @@ use tokio::sync::oneshot;
 
 use crate::api;
 use crate::guard::{self, Guard, Token};
+use crate::patient::PatientListener;
 use crate::work::Work;
 
 /// Largest body of a request that is not ingest.
 const LARGEST: usize = 8 << 20;
+
+/// How long those who are being answered when the server ends have for it.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// What a server is started with.
 pub struct Config {
@@ -27,6 +31,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins whose pages may ask.
     pub origins: Vec<String>,
+    /// How long a client may take to go on reading what it asked for.
+    pub patience: Duration,
 }
 
 /// A server that runs.
@@ -47,6 +53,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     hosts.push(address.ip().to_string());
     hosts.extend(config.hosts);
     let guard = Guard::new(token.clone(), config.token_file, hosts, config.origins);
+    let (live, patience) = (work.clone(), config.patience);
     let (router, _) = api::router();
     let router = router
         .layer(DefaultBodyLimit::max(LARGEST))
@@ -61,10 +68,22 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let thread = std::thread::Builder::new().name("stepback-serve".into()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+            let listener = PatientListener::new(listener, patience);
+            let (close, closed) = oneshot::channel::<()>();
             let served = axum::serve(listener, router).with_graceful_shutdown(async {
-                let _ = stopped.await;
+                let _ = closed.await;
             });
-            let _ = served.await;
+            let ended = async {
+                let _ = stopped.await;
+                // Whoever follows would never end by itself.
+                live.live().close();
+                let _ = close.send(());
+                tokio::time::sleep(GRACE).await;
+            };
+            tokio::select! {
+                _ = served.into_future() => {}
+                () = ended => {}
+            }
         });
         // What still runs for a request that nobody waits for any more.
         runtime.shutdown_timeout(Duration::from_secs(5));
@@ -83,7 +102,7 @@ impl Server {
         &self.token
     }
 
-    /// Ends it: no new requests, those that run are answered.
+    /// Ends it: no new requests, those that run are answered, if their clients read the answers.
     pub fn stop(mut self) {
         self.end();
     }

@@ -11,7 +11,10 @@ use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 use stepback_store::Store;
 use stepback_worktree::rules::Budget;
+use tokio::task::JoinHandle;
 
+use crate::ingest::Ingest;
+use crate::live::Live;
 use crate::plans::Plans;
 use crate::problem::Problem;
 
@@ -26,12 +29,15 @@ struct Inner {
     env: Box<dyn Env>,
     threads: usize,
     plans: Plans,
+    ingest: Ingest,
+    live: Live,
 }
 
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
-        Self { inner: Arc::new(Inner { store, env, threads, plans: Plans::default() }) }
+        let (plans, ingest, live) = (Plans::default(), Ingest::default(), Live::default());
+        Self { inner: Arc::new(Inner { store, env, threads, plans, ingest, live }) }
     }
 
     /// The store.
@@ -44,13 +50,23 @@ impl Work {
         &self.inner.plans
     }
 
-    /// Does some work with the engine on a thread where it may wait.
-    pub async fn run<T: Send + 'static>(
+    /// What is on its way into the store.
+    pub(crate) fn ingest(&self) -> &Ingest {
+        &self.inner.ingest
+    }
+
+    /// What goes on in the store.
+    pub(crate) fn live(&self) -> &Live {
+        &self.inner.live
+    }
+
+    /// Starts some work with the engine on a thread where it may wait. It goes on even if nobody waits for it.
+    pub(crate) fn start<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
+        work: impl FnOnce(&Engine<'_>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         let inner = self.inner.clone();
-        let done = tokio::task::spawn_blocking(move || {
+        tokio::task::spawn_blocking(move || {
             let engine = Engine {
                 store: inner.store,
                 env: &*inner.env,
@@ -59,8 +75,15 @@ impl Work {
                 progress: None,
             };
             work(&engine)
-        });
-        match done.await {
+        })
+    }
+
+    /// Does some work with the engine on a thread where it may wait.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        match self.start(work).await {
             Ok(done) => done,
             Err(_) => Err(Problem::internal("the work on this request ended unexpectedly")),
         }

@@ -4,7 +4,10 @@
 
 mod basics;
 mod description;
+mod following;
+mod ingest;
 mod live;
 mod past;
 mod plans;
 mod support;
+mod talking;

@@ -16,6 +16,9 @@ use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
+/// How long a client may take to go on reading what it asked for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// `serve`
 pub fn serve(context: &Context, arguments: &Serve) -> Answer {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
@@ -34,6 +37,7 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         token_file: token_file.clone(),
         hosts: arguments.hosts.clone(),
         origins: arguments.origins.clone(),
+        patience: PATIENCE,
     };
     let server = stepback_server::serve(work, config).map_err(|error| {
         Failure::new(Kind::System, format!("cannot serve at {listen}: {error}"))
