@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: stepback beside the tools it replaces, in one run, on the same machine.
 //!
 //! The order of reading: [`options`] for what can be asked, [`trees`] and [`changes`] for what is measured
-//! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`], [`session`], [`proxy`], [`bisect`] and
-//! [`watcher`] for how, [`goals`] and [`report`]
+//! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`], [`session`], [`proxy`], [`bisect`],
+//! [`watcher`] and [`server`] for how, [`goals`] and [`report`]
 //! for what comes out. docs/benchmarks/README.md says how to read the numbers.
 
 mod bisect;
@@ -19,6 +19,7 @@ mod options;
 mod proxy;
 mod report;
 mod results;
+mod server;
 mod session;
 mod stores;
 mod systems;
@@ -43,7 +44,7 @@ use trees::Tree;
 pub fn run(args: &[String]) -> Result<()> {
     let Some((which, rest)) = args.split_first() else {
         bail!(
-            "say what to measure: `bench files`, `hook`, `session`, `proxy`, `bisect` or `watcher`; `bench --help` explains them"
+            "say what to measure: `bench files`, `hook`, `session`, `proxy`, `bisect`, `watcher` or `server`; `bench --help` explains them"
         )
     };
     if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h" | "help")) {
@@ -51,9 +52,9 @@ pub fn run(args: &[String]) -> Result<()> {
         return Ok(());
     }
     let options = Options::parse(rest)?;
-    if !matches!(which.as_str(), "files" | "hook" | "session" | "proxy" | "bisect" | "watcher") {
+    if !matches!(which.as_str(), "files" | "hook" | "session" | "proxy" | "bisect" | "watcher" | "server") {
         bail!(
-            "there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy`, `bisect` or `watcher`"
+            "there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy`, `bisect`, `watcher` or `server`"
         );
     }
     let workspace = workspace::load()?;
@@ -68,6 +69,7 @@ pub fn run(args: &[String]) -> Result<()> {
         "proxy" => bench_proxy(&workspace, &options),
         "bisect" => bench_bisect(&workspace, &options),
         "watcher" => bench_watcher(&workspace, &options),
+        "server" => bench_server(&workspace, &options),
         _ => bench_hook(&workspace, &options),
     }
 }
@@ -225,6 +227,14 @@ fn bench_watcher(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut run = start(workspace, options)?;
     let measured = watcher::measure(&mut run, &large, &small)?;
     finish(workspace, run, "watcher", &measured.report(), &measured.json(), &measured.goals())
+}
+
+fn bench_server(workspace: &Workspace, options: &Options) -> Result<()> {
+    let cache = workspace.target.join("bench-peers");
+    fs::create_dir_all(&cache)?;
+    let mut run = start(workspace, options)?;
+    let measured = server::measure(&mut run, &cache)?;
+    finish(workspace, run, "server", &measured.report(), &measured.json(), &measured.goals())
 }
 
 /// Prints a report and keeps it.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 use stepback_engine::recorder::{Effect, Learned};
+use stepback_model::clip;
 use stepback_model::event::{Event, Trouble};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{StepKind, Trigger};
@@ -289,14 +290,15 @@ impl Told<'_> {
         if !failed && reported.is_none() {
             return None;
         }
-        let message = match reported {
+        let mut message = match reported {
             Some(Value::String(text)) => text.clone(),
             Some(value) => {
                 value.get("message").and_then(Value::as_str).map_or_else(|| value.to_string(), str::to_string)
             }
             None => self.text("message").unwrap_or("it failed").to_string(),
         };
-        Some(Trouble { message: clip(&message), ..Trouble::default() })
+        clip::text(&mut message, KEPT);
+        Some(Trouble { message, ..Trouble::default() })
     }
 
     /// What no other field of the event has.
@@ -364,22 +366,7 @@ pub fn visible(text: &str) -> String {
 }
 
 /// A value with its long texts cut, visibly. Cutting it again changes nothing.
-pub fn clipped(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(clip(&text)),
-        Value::Array(items) => items.into_iter().map(clipped).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, clipped(value))).collect(),
-        other => other,
-    }
-}
-
-fn clip(text: &str) -> String {
-    if text.len() <= KEPT {
-        return text.to_string();
-    }
-    /// Room for the words between the parts.
-    const WORDS: usize = 64;
-    let head = text.floor_char_boundary(KEPT * 3 / 4 - WORDS);
-    let tail = text.ceil_char_boundary(text.len() - KEPT / 4);
-    format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
+pub fn clipped(mut value: Value) -> Value {
+    clip::value(&mut value, KEPT);
+    value
 }

@@ -62,11 +62,10 @@ pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
         EngineError::NothingRecorded { .. } => {
             (Kind::Nothing, Some("run \"stepback checkpoint create\" to make the first one"))
         }
-        EngineError::Elsewhere { .. } => (
-            Kind::Nothing,
-            Some("its sessions and steps can be looked at; its files can be neither kept nor restored"),
-        ),
         EngineError::NoFiles { .. } => (Kind::Nothing, Some("\"stepback log\" shows the checkpoints")),
+        EngineError::NoDirectory { .. } => {
+            (Kind::Refused, Some("go back in the workspace of a session that was recorded on this machine"))
+        }
         EngineError::Purged { .. } => {
             (Kind::Nothing, Some("\"stepback checkpoint list\" shows what is left"))
         }

@@ -29,12 +29,6 @@ pub enum EngineError {
         /// The workspace.
         root: PathBuf,
     },
-    /// The files of a workspace are on no machine that we know.
-    #[error("the files of {root} are somewhere else: only what happened there is recorded here")]
-    Elsewhere {
-        /// The workspace.
-        root: PathBuf,
-    },
     /// The state of a checkpoint was given up by a prune.
     #[error("the files of {what} were freed by a prune")]
     Purged {
@@ -46,6 +40,12 @@ pub enum EngineError {
     NoFiles {
         /// Which step.
         what: String,
+    },
+    /// A workspace that agents elsewhere report to has no files that could be looked at.
+    #[error("{root} is no directory of this machine: only what agents reported is known of it")]
+    NoDirectory {
+        /// The workspace.
+        root: PathBuf,
     },
     /// There is no operation to undo or redo.
     #[error("there is nothing to {0}")]

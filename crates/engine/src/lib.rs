@@ -16,7 +16,6 @@ pub mod compare;
 pub mod control;
 pub mod diff;
 mod direct;
-pub mod elsewhere;
 pub mod error;
 mod git_lock;
 pub mod hunks;

@@ -6,9 +6,11 @@
 //! between them there is no moment at which the workspace stands still. Everything else is a light step: it has the
 //! conversation, and its files are those of the step it grew from.
 
+mod together;
 mod writing;
 
 use std::fs::File;
+use std::time::Duration;
 
 use serde_json::Value;
 use stepback_model::event::Event;
@@ -18,6 +20,7 @@ use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::{Mutation, StoreError};
 
+pub use self::together::Arrivals;
 use self::writing::{Arriving, Begun, Known};
 use crate::authorship::Authors;
 use crate::calls;
@@ -70,7 +73,7 @@ pub struct Asked {
 }
 
 /// Where the conversation of a session is read. The agents' formats are known only to whoever implements this.
-pub trait Conversation {
+pub trait Conversation: Sync {
     /// What came since `cursor`; `None` if nothing can be read.
     fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh>;
     /// The turn that asked for `call`, among the last messages.
@@ -108,6 +111,8 @@ pub struct Learned {
     pub ended: bool,
     /// It comes from the agent's own record, in which nothing happens twice.
     pub imported: bool,
+    /// The key is the event's own: whatever comes with it again is the same event, delivered again.
+    pub once: bool,
     /// Nothing is going on: calls still open never ended.
     pub quiet: bool,
     /// The call was refused and never ran.
@@ -149,10 +154,13 @@ pub struct RecordLock {
 impl Workspace<'_> {
     /// Waits until nobody else records steps of this workspace.
     pub fn lock_recording(&self) -> Result<RecordLock, EngineError> {
+        self.lock_recording_within(self.patience())
+    }
+
+    /// Like [`Self::lock_recording`], for somebody who waits at most for `patience`.
+    pub fn lock_recording_within(&self, patience: Duration) -> Result<RecordLock, EngineError> {
         let file = match self.local_dir()? {
-            Some(dir) => {
-                Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root, self.patience())?)
-            }
+            Some(dir) => Some(wait_for(&dir.join("record.lock"), File::try_lock, &self.root, patience)?),
             None => None,
         };
         Ok(RecordLock { _file: file })
@@ -173,12 +181,13 @@ impl Workspace<'_> {
         if reports.iter().any(|report| report.effect != Effect::None) {
             return reports.iter().map(|report| self.record(lock, report)).collect();
         }
-        until_committed(|| self.try_record_all(reports))
+        let all = [Arrivals { workspace: self, lock, reports }];
+        Ok(self.engine.record_together(&all)?.pop().unwrap_or_default())
     }
 
     fn try_record(&self, report: &Report<'_>) -> Result<Recorded, EngineError> {
         let known = self.store().session(self.session_id(report))?;
-        let step = match self.place_for(known.as_ref(), report, &[])? {
+        let step = match self.place_for(known.as_ref(), report, |_| None)? {
             Place::New(step) => step,
             Place::Taken(recorded, _) => return Ok(recorded),
         };
@@ -236,59 +245,6 @@ impl Workspace<'_> {
         Ok(recorded)
     }
 
-    fn try_record_all(&self, reports: &[Report<'_>]) -> Result<Vec<Recorded>, EngineError> {
-        let objects = Known::new(self.store());
-        let batch = self.store().begin()?;
-        let arriving = Arriving { known: &objects, batch: &*batch };
-        let head = self.head_id()?;
-        let mut sessions = Vec::new();
-        let mut steps: Vec<Step> = Vec::new();
-        // For each report, what is known of its step, and which of the new ones it is.
-        let mut all: Vec<(Recorded, Option<usize>)> = Vec::new();
-        for report in reports {
-            let id = self.session_id(report);
-            let at = match sessions.iter().position(|(known, _, _)| *known == id) {
-                Some(at) => at,
-                None => {
-                    let known = self.store().session(id)?;
-                    sessions.push((id, known.is_none(), known));
-                    sessions.len() - 1
-                }
-            };
-            let session = &mut sessions[at].2;
-            let step = match self.place_for(session.as_ref(), report, &steps)? {
-                Place::New(step) => step,
-                Place::Taken(recorded, new) => {
-                    all.push((recorded, new));
-                    continue;
-                }
-            };
-            let session = session.get_or_insert_with(|| self.new_session(report));
-            let record = Begun::new(&objects, report, session, step)?.light(&arriving, session, head)?;
-            all.push((so_far(&record), Some(steps.len())));
-            steps.push(record);
-        }
-        if !steps.is_empty() {
-            let touched = |id: SessionId| steps.iter().any(|step| step.session == id);
-            let mut mutations: Vec<Mutation> = (sessions.into_iter())
-                .filter(|(id, _, _)| touched(*id))
-                .filter_map(|(_, is_new, session)| Some(set_session(session?, is_new)))
-                .collect();
-            mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {
-                step,
-                annotation: Annotation::default(),
-                trigger: None,
-            }));
-            let receipt = self.store().commit(Some(batch.finish()?), &mutations)?;
-            for (recorded, new) in &mut all {
-                if let Some(number) = new.and_then(|at| receipt.steps.get(at)) {
-                    recorded.number = *number;
-                }
-            }
-        }
-        Ok(all.into_iter().map(|(recorded, _)| recorded).collect())
-    }
-
     fn session_id(&self, report: &Report<'_>) -> SessionId {
         Session::id_of(self.record.id, &report.event.agent, &report.event.session)
     }
@@ -308,12 +264,12 @@ impl Workspace<'_> {
     }
 
     /// Where an event belongs in the record: at a new step, or at the one that recorded it already, which may be one of those
-    /// that are on their way into it.
-    fn place_for(
+    /// that are on their way into it, where `arriving` finds it.
+    fn place_for<'s>(
         &self,
         known: Option<&Session>,
         report: &Report<'_>,
-        arriving: &[Step],
+        arriving: impl Fn(StepId) -> Option<(usize, &'s Step)>,
     ) -> Result<Place, EngineError> {
         let Some(key) = &report.event.key else {
             return Ok(Place::New(StepId::from_bytes(self.engine.env.fresh_id())));
@@ -323,8 +279,8 @@ impl Workspace<'_> {
         for attempt in 0.. {
             let key = if attempt == 0 { key.clone() } else { format!("{key} again {attempt}") };
             let id = Step::id_of(session, report.event.kind, &key);
-            let (taken, at) = match arriving.iter().position(|step| step.id == id) {
-                Some(at) => (Place::Taken(so_far(&arriving[at]), Some(at)), arriving[at].at),
+            let (taken, at) = match arriving(id) {
+                Some((at, step)) => (Place::Taken(so_far(step), Some(at)), step.at),
                 None => match self.store().step(id)? {
                     Some(stored) => {
                         let step = &stored.checkpoint.step;
@@ -334,7 +290,7 @@ impl Workspace<'_> {
                 },
             };
             // The very same moment is the very same report: a note that is taken in once more after a crash.
-            let is_same = report.learned.imported || at == report.at;
+            let is_same = report.learned.imported || report.learned.once || at == report.at;
             if is_same || !calls::is_another(open, report) {
                 return Ok(taken);
             }
@@ -389,7 +345,10 @@ enum Place {
 fn until_committed<T>(mut attempt: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
     for _ in 0..ATTEMPTS {
         match attempt() {
-            Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
+            // What exists was recorded by somebody on another machine, who knows nothing of our locks.
+            Err(EngineError::Store(
+                StoreError::Collected | StoreError::Moved { .. } | StoreError::Exists { .. },
+            )) => {}
             other => return other,
         }
     }

@@ -1,5 +1,6 @@
 //! An open workspace: its record, its session, its locks, and a look at its present.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -138,6 +139,16 @@ impl Engine<'_> {
         Ok(Some(Workspace { engine: self, root: root.to_path_buf(), record, session }))
     }
 
+    /// Opens the workspace called `name` that is no directory here; registers it if it is new. Agents elsewhere report to it.
+    pub fn remote_workspace(&self, name: &str) -> Result<Workspace<'_>, EngineError> {
+        let root = [record::Workspace::REMOTE, name.as_bytes()].concat();
+        let root = Path::new(OsStr::from_bytes(&root));
+        match self.find_workspace(root)? {
+            Some(workspace) => Ok(workspace),
+            None => self.register(root),
+        }
+    }
+
     fn register(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
         let now = self.env.now();
         let id = WorkspaceId::from_bytes(self.env.fresh_id());
@@ -248,6 +259,7 @@ impl<'a> Workspace<'a> {
 
     /// Waits until nobody looks at or changes the workspace, and keeps everybody else out.
     pub fn lock_exclusive(&self) -> Result<WorkspaceLock, EngineError> {
+        self.refuse_remote()?;
         self.lock(File::try_lock)
     }
 
@@ -263,6 +275,14 @@ impl<'a> Workspace<'a> {
         Ok(WorkspaceLock { _files: files })
     }
 
+    /// Nothing may look for, or write, files of a workspace that is none: its root would be taken for a path.
+    fn refuse_remote(&self) -> Result<(), EngineError> {
+        match self.record.remote_name() {
+            Some(_) => Err(EngineError::NoDirectory { root: self.root.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Looks at the whole workspace and stores what is new. Needs a lock held by the caller.
     pub fn present(&self) -> Result<Present, EngineError> {
         self.present_with(Look::Everything, &mut |_, _| Ok(()))
@@ -274,7 +294,7 @@ impl<'a> Workspace<'a> {
         look: Look,
         fill: &mut dyn FnMut(&dyn ObjectBatch, &mut State) -> Result<(), EngineError>,
     ) -> Result<Present, EngineError> {
-        crate::elsewhere::refuse(&self.root)?;
+        self.refuse_remote()?;
         let store = self.store();
         let cache = self.local_dir()?.map(|dir| dir.join("statcache"));
         let vault = self.vault_to_fill()?;

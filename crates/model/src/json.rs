@@ -32,7 +32,7 @@ mod write;
 pub use diff::{Difference, diff};
 pub use node::children;
 pub use read::{get, load};
-pub use write::store;
+pub use write::{store, store_fields};
 
 use crate::object::ObjectError;
 

@@ -5,6 +5,7 @@
 //! `docs/spec/`; a change of bytes is a change of that document.
 
 pub mod change;
+pub mod clip;
 pub mod conversation;
 pub mod env;
 pub mod event;

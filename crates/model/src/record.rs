@@ -20,6 +20,17 @@ pub struct Workspace {
     pub created_at: Timestamp,
 }
 
+impl Workspace {
+    /// How the root of a workspace begins that is no directory of any machine that stepback runs on: agents elsewhere report
+    /// to it. The root of every other one is an absolute path.
+    pub const REMOTE: &'static [u8] = b"remote:";
+
+    /// The name of a workspace that is no directory here.
+    pub fn remote_name(&self) -> Option<&[u8]> {
+        self.root.strip_prefix(Self::REMOTE)
+    }
+}
+
 /// One recorded run of one agent, or of the person at the command line, in one workspace.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Session {
@@ -257,6 +268,11 @@ impl StepKind {
     /// Parses the stable name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Whether such steps are made by stepback itself, and never reported by anybody.
+    pub fn is_own(self) -> bool {
+        matches!(self, Self::Checkpoint | Self::Rewind | Self::BranchCreated | Self::BranchSwitched)
     }
 }
 

@@ -302,5 +302,5 @@ fn placed(row: &Row, query: &Query) -> Result<(Cursor, Placed), StoreError> {
     let stored = StoredCheckpoint::read(row)?;
     let place = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
     let workspace = rows::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
-    Ok((place, Placed { workspace, stored }))
+    Ok((place, Placed { workspace, position: place.position, stored }))
 }

@@ -103,7 +103,11 @@ pub(crate) fn beginnings(mutations: &[Mutation], machine: &str) -> Vec<Planned> 
                 "INSERT INTO stepback_workspaces (id, machine, root, created_at) VALUES ($1, $2, $3, $4)",
                 vec![
                     bytes(workspace.id.as_bytes()),
-                    Box::new(machine.to_string()),
+                    Box::new(if workspace.remote_name().is_some() {
+                        String::new()
+                    } else {
+                        machine.to_string()
+                    }),
                     bytes(&workspace.root),
                     Box::new(workspace.created_at.as_micros()),
                 ],

@@ -24,7 +24,9 @@ impl PostgresStore {
     }
 
     pub(crate) fn find_workspace(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
-        self.find(&format!("{WORKSPACE} WHERE machine = $1 AND root = $2"), &[&self.machine, &root])
+        // What is no directory of any machine is the same for all of them.
+        let machine = if root.starts_with(Workspace::REMOTE) { "" } else { self.machine.as_str() };
+        self.find(&format!("{WORKSPACE} WHERE machine = $1 AND root = $2"), &[&machine, &root])
     }
 
     pub(crate) fn list_workspaces(&self) -> Result<Vec<Workspace>, StoreError> {

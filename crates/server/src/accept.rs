@@ -23,6 +23,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
+use crate::patient::Patient;
+
 /// So many connections at once; more wait until one ends.
 const MOST: usize = 1024;
 /// So long may a handshake, or the head of a request, take.
@@ -34,12 +36,15 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// Answers what comes in until it is told to stop.
+/// Answers what comes in until it is told to stop; then `close` ends what would never end by itself. A client that does not go
+/// on reading for as long as `patience` is given up.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
     tls: Option<TlsAcceptor>,
+    patience: Duration,
     mut stopped: oneshot::Receiver<()>,
+    close: impl FnOnce(),
 ) {
     let slots = Arc::new(Semaphore::new(MOST));
     let (end, ending) = watch::channel(false);
@@ -58,6 +63,9 @@ pub(crate) async fn serve(
             None => break,
             Some(Ok((stream, peer))) => {
                 let (router, tls, ending) = (router.clone(), tls.clone(), ending.clone());
+                // Without it answers may come later; they come all the same.
+                let _ = stream.set_nodelay(true);
+                let stream = Patient::new(stream, patience);
                 connections.spawn(async move {
                     connection(stream, peer, router, tls, ending).await;
                     drop(slot);
@@ -68,6 +76,7 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
+    close();
     end.send_replace(true);
     let finished = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_WORDS, finished).await.is_err() {
@@ -76,14 +85,12 @@ pub(crate) async fn serve(
 }
 
 async fn connection(
-    stream: TcpStream,
+    stream: Patient<TcpStream>,
     peer: SocketAddr,
     router: Router,
     tls: Option<TlsAcceptor>,
     ending: watch::Receiver<bool>,
 ) {
-    // Without it answers may come later; they come all the same.
-    let _ = stream.set_nodelay(true);
     match tls {
         None => answer(stream, peer, router, ending).await,
         Some(tls) => {

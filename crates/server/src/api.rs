@@ -7,7 +7,10 @@ pub mod changes;
 pub mod checkpoints;
 pub mod diffs;
 mod docs;
+pub mod events;
 pub mod find;
+pub mod ingest;
+pub mod live;
 pub mod otlp;
 pub mod plans;
 pub mod points;
@@ -53,6 +56,8 @@ use crate::work::Work;
         (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
         (name = "branches", description = "Named lines of steps, and two runs side by side"),
         (name = "control", description = "Stopping live agents, and telling them something"),
+        (name = "live", description = "What happens, as it happens"),
+        (name = "ingest", description = "What agents elsewhere report"),
         (name = "upkeep", description = "What the store holds, and making it smaller"),
     )
 )]
@@ -111,6 +116,9 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(stops::resume))
         .routes(routes!(stops::inject))
         .routes(routes!(changes::list))
+        .routes(routes!(events::follow))
+        .routes(routes!(live::control))
+        .routes(routes!(ingest::take))
         .routes(routes!(upkeep::statistics))
         .routes(routes!(upkeep::prune));
     let (router, mut description) =

@@ -23,6 +23,8 @@ use crate::{accept, api};
 
 /// Largest body of a request that is not ingest.
 const LARGEST: usize = 8 << 20;
+/// How long a client may take to go on reading what it asked for, unless it is said otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a server is started with.
 pub struct Config {
@@ -40,12 +42,23 @@ pub struct Config {
     pub log: Option<Box<dyn Write + Send>>,
     /// So many requests of one address in a second.
     pub rate: Option<u32>,
+    /// How long a client may take to go on reading what it asked for.
+    pub patience: Duration,
 }
 
 impl Config {
     /// A server at an address, for who has the token in a file.
     pub fn new(listen: SocketAddr, token_file: PathBuf) -> Self {
-        Self { listen, token_file, hosts: Vec::new(), origins: Vec::new(), tls: None, log: None, rate: None }
+        Self {
+            listen,
+            token_file,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            tls: None,
+            log: None,
+            rate: None,
+            patience: PATIENCE,
+        }
     }
 }
 
@@ -72,6 +85,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let guard = Guard::new(token.clone(), config.token_file, hosts, config.origins);
     let sign_in = SignIn::new(token.clone(), tls.is_some());
     let observer = Observer::new(config.log);
+    let (live, patience) = (work.clone(), config.patience);
     let (router, _) = api::router();
     let router = router
         .with_state(work.clone())
@@ -94,7 +108,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let thread = std::thread::Builder::new().name("stepback-serve".into()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            accept::serve(listener, router, tls, stopped).await;
+            accept::serve(listener, router, tls, patience, stopped, || live.live().close()).await;
         });
         // Agents that run again for us end with us.
         ending.running().interrupt();
@@ -135,7 +149,7 @@ impl Server {
         Ok(format!("{}/sign-in?code={}", self.url(), self.sign_in.code()?))
     }
 
-    /// Ends it: no new requests, those that run are answered.
+    /// Ends it: no new requests, those that run are answered, if their clients read the answers.
     pub fn stop(mut self) {
         self.end();
     }

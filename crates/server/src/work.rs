@@ -14,9 +14,12 @@ use stepback_store::Store;
 use stepback_watch::client::Client;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::Hints;
+use tokio::task::JoinHandle;
 
 use crate::api::otlp::Receiver;
 use crate::api::reruns::{Running, Stage};
+use crate::ingest::Ingest;
+use crate::live::Live;
 use crate::plans::Plans;
 use crate::problem::Problem;
 
@@ -37,6 +40,8 @@ struct Inner {
     indexing: AtomicBool,
     receiver: Receiver,
     watcher: OnceLock<Client>,
+    ingest: Ingest,
+    live: Live,
 }
 
 /// Steps that are told at a time in the background: others who search meanwhile wait no longer than that takes.
@@ -55,6 +60,7 @@ impl Work {
 
     fn built(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Option<Stage>) -> Self {
         let (plans, running, receiver) = (Plans::default(), Running::default(), Receiver::default());
+        let (ingest, live) = (Ingest::default(), Live::default());
         let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
         Self {
             inner: Arc::new(Inner {
@@ -67,6 +73,8 @@ impl Work {
                 indexing,
                 receiver,
                 watcher,
+                ingest,
+                live,
             }),
         }
     }
@@ -126,14 +134,31 @@ impl Work {
         &self.inner.receiver
     }
 
+    /// What is on its way into the store.
+    pub(crate) fn ingest(&self) -> &Ingest {
+        &self.inner.ingest
+    }
+
+    /// What goes on in the store.
+    pub(crate) fn live(&self) -> &Live {
+        &self.inner.live
+    }
+
+    /// Starts some work with the engine on a thread where it may wait. It goes on even if nobody waits for it.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Engine<'_>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let inner = self.inner.clone();
+        tokio::task::spawn_blocking(move || work(&inner.engine()))
+    }
+
     /// Does some work with the engine on a thread where it may wait.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let inner = self.inner.clone();
-        let done = tokio::task::spawn_blocking(move || work(&inner.engine()));
-        match done.await {
+        match self.start(work).await {
             Ok(done) => done,
             Err(_) => Err(Problem::internal("the work on this request ended unexpectedly")),
         }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct EmbeddedStore {
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
     open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
     recent: recent::Recent,
+    /// How often this process committed.
+    commits: AtomicU64,
     /// What searches use; opened by the first.
     index: Mutex<Option<index::Index>>,
     /// How long to wait for others; `None` for as long as usual.
@@ -130,6 +133,7 @@ impl EmbeddedStore {
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
             recent: recent::Recent::default(),
+            commits: AtomicU64::new(0),
             index: Mutex::new(None),
             patience,
         })

@@ -229,6 +229,18 @@ pub trait Store: ObjectSource + Send + Sync {
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// The steps that `query` asks for, of one workspace or of all, with how many there are beyond its limit.
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
+    /// Steps of all workspaces that were committed after the one at `position`, in order of their commits; at most `most`.
+    /// Whoever goes on behind the last one it was given misses none. Like [`Self::find`], without counting them all.
+    fn follow(&self, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
+        let from = Some(Cursor { value: 0, position });
+        let query = Query { oldest_first: true, from, limit: Some(most), ..Query::default() };
+        Ok(self.find(None, &query)?.steps)
+    }
+    /// The position of the newest step; 0 if there is none.
+    fn newest_position(&self) -> Result<u64, StoreError> {
+        let newest = self.find(None, &Query { limit: Some(1), ..Query::default() })?;
+        Ok(newest.steps.first().map_or(0, |placed| placed.position))
+    }
     /// How many steps of each agent and kind a workspace has, hidden ones included, in order of their names.
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.

@@ -118,6 +118,8 @@ impl FromStr for Cursor {
 pub struct Placed {
     /// Its workspace.
     pub workspace: WorkspaceId,
+    /// Its place in the order of commits, for as long as the store is there.
+    pub position: u64,
     /// The step.
     pub stored: StoredCheckpoint,
 }

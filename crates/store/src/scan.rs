@@ -53,8 +53,9 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
         _ => None,
     };
     found.truncate(most);
-    let placed = |(_, workspace, stored): (Cursor, WorkspaceId, &StoredCheckpoint)| Placed {
+    let placed = |(place, workspace, stored): (Cursor, WorkspaceId, &StoredCheckpoint)| Placed {
         workspace,
+        position: place.position,
         stored: stored.clone(),
     };
     Page { steps: found.into_iter().map(placed).collect(), total, at_least: false, next }

@@ -83,6 +83,7 @@ clauses! { $
     find::steps_are_found_by_every_condition,
     find::steps_are_counted_by_agent_and_kind,
     find::a_query_is_gone_through_page_by_page,
+    find::commits_are_followed_without_a_gap,
     find::words_are_found_and_marked,
     find::a_substring_is_found_anywhere,
     find::a_search_is_limited_and_goes_on,

@@ -197,6 +197,16 @@ pub fn below(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
     }
 }
 
+/// A goal that is reached by a value of at least `limit`.
+pub fn above(what: String, value: Option<f64>, limit: f64, unit: &str) -> Goal {
+    match value {
+        Some(value) => {
+            Goal { what, outcome: outcome(value >= limit), measured: format!("{value:.0} {unit}") }
+        }
+        None => not_measured(what),
+    }
+}
+
 fn outcome(reached: bool) -> Outcome {
     if reached { Outcome::Pass } else { Outcome::Miss }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use stepback_model::conversation;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
@@ -122,33 +122,39 @@ impl<'a> Begun<'a> {
         state.task = info.slots.task;
         state.env = info.slots.env;
         state.reasoning = info.slots.reasoning;
-        let detail = self.detail(session, authors);
-        let detail = match detail.is_empty() {
-            true => None,
-            false => Some(store_json(arriving.batch, &Value::Object(detail))?),
-        };
-        Ok(detail)
+        self.detail(arriving.batch, session, authors)
     }
 
-    fn detail(&self, session: &Session, authors: Option<&Authors>) -> Map<String, Value> {
+    /// Writes what is known of the step besides its row.
+    fn detail(
+        &self,
+        batch: &dyn ObjectBatch,
+        session: &Session,
+        authors: Option<&Authors>,
+    ) -> Result<Option<Hash>, EngineError> {
         let event = &self.report.event;
-        let mut detail = Map::new();
-        let mut put = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                detail.insert(name.to_string(), value);
-            }
-        };
-        put("input", event.input.clone());
-        put("output", event.output.clone());
-        put("error", event.error.as_ref().map(|error| json!(error)));
-        put("metadata", event.metadata.clone());
-        put("raw", event.raw.clone());
-        put("authors", authors.map(|authors| json!(authors)));
+        let error = event.error.as_ref().map(|error| json!(error));
+        let authors = authors.map(|authors| json!(authors));
         // Pairs the end of a call with its beginning.
         let open = &session.info.open;
-        put("start", calls::ending(open, self.report).map(|at| json!(open[at].step)));
-        put("prompt", session.info.prompt.map(|prompt| json!(prompt)));
-        detail
+        let start = calls::ending(open, self.report).map(|at| json!(open[at].step));
+        let prompt = session.info.prompt.map(|prompt| json!(prompt));
+        let all = [
+            ("input", &event.input),
+            ("output", &event.output),
+            ("error", &error),
+            ("metadata", &event.metadata),
+            ("raw", &event.raw),
+            ("authors", &authors),
+            ("start", &start),
+            ("prompt", &prompt),
+        ];
+        let fields: Vec<(&str, &Value)> =
+            all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
+        match fields.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(json::store_fields(batch, &fields).map_err(unstorable)?)),
+        }
     }
 
     /// The step, after everything it refers to was written. Moves the session's counters along.
@@ -198,7 +204,7 @@ impl<'a> Begun<'a> {
     ) -> Result<Step, EngineError> {
         let mut state = State::default();
         let detail = self.objects(arriving, session, &mut state, None)?;
-        let hash = arriving.batch.write(ObjectKind::State, &state.encode(), None)?;
+        let hash = arriving.state(&state)?;
         Ok(self.step(session, hash, detail, parent, false))
     }
 }
@@ -231,22 +237,28 @@ fn learn(info: &mut SessionInfo, report: &Report<'_>) {
 }
 
 fn store_json(batch: &dyn ObjectBatch, value: &Value) -> Result<Hash, EngineError> {
-    json::store(batch, value, None).map_err(|error| match error {
+    json::store(batch, value, None).map_err(unstorable)
+}
+
+fn unstorable(error: JsonError) -> EngineError {
+    match error {
         JsonError::Object(error) => error.into(),
         impossible => EngineError::Input(impossible.to_string()),
-    })
+    }
 }
 
 /// Messages that were read, or that are on their way into the store, each looked up only once.
 pub(super) struct Known<'a> {
     store: &'a dyn Store,
     messages: RefCell<HashMap<Hash, Vec<u8>>>,
+    /// The state that was written last: one light step after the other has the same.
+    state: RefCell<Option<(State, Hash)>>,
 }
 
 impl<'a> Known<'a> {
     /// Nothing is known yet.
     pub fn new(store: &'a dyn Store) -> Self {
-        Self { store, messages: RefCell::default() }
+        Self { store, messages: RefCell::default(), state: RefCell::default() }
     }
 }
 
@@ -267,6 +279,19 @@ pub(super) struct Arriving<'a> {
     pub known: &'a Known<'a>,
     /// Where objects go.
     pub batch: &'a dyn ObjectBatch,
+}
+
+impl Arriving<'_> {
+    /// Writes a state, unless it is the one that was written last.
+    fn state(&self, state: &State) -> Result<Hash, EngineError> {
+        let mut last = self.known.state.borrow_mut();
+        if let Some((_, hash)) = last.as_ref().filter(|(known, _)| known == state) {
+            return Ok(*hash);
+        }
+        let hash = self.batch.write(ObjectKind::State, &state.encode(), None)?;
+        *last = Some((*state, hash));
+        Ok(hash)
+    }
 }
 
 impl ObjectSink for Arriving<'_> {

@@ -43,6 +43,13 @@ pub fn store(
     }
 }
 
+/// Like [`store`], for an object whose fields are somebody else's.
+pub fn store_fields(sink: &(impl ObjectSink + ?Sized), fields: &[(&str, &Value)]) -> Result<Hash, JsonError> {
+    let mut writer = Writer { sink, left: MAX_BYTES };
+    let members = writer.fields(fields.iter().copied(), 1)?;
+    writer.container(Shape::Object, members, None)
+}
+
 struct Writer<'a, K: ?Sized> {
     sink: &'a K,
     /// Bytes that may still be written.
@@ -90,22 +97,33 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         if depth > MAX_DEPTH {
             return Err(JsonError::TooDeep);
         }
-        let mut members = Vec::new();
         match value {
             Value::Object(fields) => {
-                for (key, value) in fields {
-                    members.push(Member { key: key.clone(), part: self.part(value, depth)? });
-                }
-                members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-                Ok((Shape::Object, members))
+                let fields = fields.iter().map(|(key, value)| (key.as_str(), value));
+                Ok((Shape::Object, self.fields(fields, depth)?))
             }
             _ => {
+                let mut members = Vec::new();
                 for value in value.as_array().into_iter().flatten() {
                     members.push(Member { key: String::new(), part: self.part(value, depth)? });
                 }
                 Ok((Shape::Array, members))
             }
         }
+    }
+
+    /// The fields of an object, sorted.
+    fn fields<'v>(
+        &mut self,
+        fields: impl Iterator<Item = (&'v str, &'v Value)>,
+        depth: usize,
+    ) -> Result<Vec<Member>, JsonError> {
+        let mut members = Vec::new();
+        for (key, value) in fields {
+            members.push(Member { key: key.to_owned(), part: self.part(value, depth)? });
+        }
+        members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        Ok(members)
     }
 
     /// Writes a container as one node or as a tree of groups.

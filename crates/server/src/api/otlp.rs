@@ -127,8 +127,7 @@ impl Work {
             };
             let now = engine.env.now();
             let is_known = |service: &Service, session: &str| {
-                let workspace =
-                    engine.store.workspace_at(recording::root(service).as_os_str().as_encoded_bytes());
+                let workspace = engine.store.workspace_at(&recording::root(service));
                 let id =
                     workspace.ok().flatten().map(|found| Session::id_of(found.id, &service.name, session));
                 id.is_some_and(|id| engine.store.session(id).is_ok_and(|session| session.is_some()))

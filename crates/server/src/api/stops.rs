@@ -57,7 +57,7 @@ pub struct ControlledDocument {
 }
 
 /// All agents that wait in the store, by workspace.
-fn stops(engine: &Engine<'_>) -> Result<Vec<(String, Control, Stop)>, Problem> {
+pub(crate) fn stops(engine: &Engine<'_>) -> Result<Vec<(String, Control, Stop)>, Problem> {
     let Some(dir) = engine.store.local_dir() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for workspace in engine.store.workspaces()? {

@@ -55,7 +55,7 @@ impl BreakpointDocument {
 }
 
 /// An agent that waits for an answer.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub struct StopDocument {
     /// Its id.
     pub id: String,

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stepback_engine::control::{Answer, Stop};
-use stepback_model::time::Timestamp;
+use stepback_engine::control::Answer;
 
-use crate::support::Place;
+use crate::support::{Place, stop};
 
 fn items(page: &Value) -> &Vec<Value> {
     page["items"].as_array().unwrap()
@@ -61,22 +60,7 @@ fn told(place: &Place, answer: &Value) -> Answer {
     let workspace = engine.workspace(&place.root).unwrap();
     let control = workspace.control().unwrap();
     let session = workspace.find_session("s").unwrap();
-    let stop = Stop {
-        id: "stop1".into(),
-        session: session.id,
-        agent: "test".into(),
-        call: Some("c9".into()),
-        tool: "Bash".into(),
-        input: json!({ "command": "rm" }),
-        output: None,
-        reason: "paused".into(),
-        breakpoint: None,
-        step: 2,
-        iteration: 1,
-        at: Timestamp::from_micros(1),
-        until: Timestamp::from_micros(2),
-        process: std::process::id(),
-    };
+    let stop = stop(session.id, "stop1");
     control.stop(&stop).unwrap();
     let waiting = place.get("/stops").with(200);
     assert_eq!((&waiting["items"][0]["id"], &waiting["items"][0]["tool"]), (&json!("stop1"), &json!("Bash")));

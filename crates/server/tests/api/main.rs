@@ -5,6 +5,8 @@
 mod basics;
 mod description;
 mod find;
+mod following;
+mod ingest;
 mod live;
 mod otlp;
 mod past;
@@ -12,3 +14,4 @@ mod plans;
 mod running;
 mod share;
 mod support;
+mod talking;

@@ -84,7 +84,7 @@ fn a_trace_becomes_a_session_once_however_it_is_sent_and_how_often() {
     assert_eq!(session["agent"], "fixture-pydantic-ai");
     assert_eq!(session["title"], "Weather in Paris?");
     let workspace = place.get(&format!("/workspaces/{}", session["workspace"].as_str().unwrap())).with(200);
-    assert_eq!(workspace["root"], "service://fixture-pydantic-ai");
+    assert_eq!(workspace["root"], "remote:fixture-pydantic-ai");
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn a_workspace_elsewhere_has_no_files_to_keep() {
     let session = session(&place);
     let workspace = session["workspace"].as_str().unwrap();
     let problem =
-        place.post(&format!("/workspaces/{workspace}/checkpoints"), &json!({ "label": "x" })).problem(404);
-    assert_eq!(problem["code"], "nothing");
-    assert!(problem["detail"].as_str().unwrap().contains("somewhere else"), "{problem}");
+        place.post(&format!("/workspaces/{workspace}/checkpoints"), &json!({ "label": "x" })).problem(409);
+    assert_eq!(problem["code"], "refused");
+    assert!(problem["detail"].as_str().unwrap().contains("no directory of this machine"), "{problem}");
 }
 
 #[test]

@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 use stepback_engine::Engine;
+use stepback_engine::control::Stop;
 use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Report};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::{Event, Trouble};
+use stepback_model::ids::SessionId;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_server::{Config, Server, Work, serve};
@@ -95,6 +97,11 @@ impl Place {
 
     pub fn try_with(change: impl FnOnce(Config) -> Config) -> std::io::Result<Self> {
         Self::made(START, change)
+    }
+
+    /// Whose clients may take so long to go on reading.
+    pub fn with_patience(patience: Duration) -> Self {
+        Self::with(|config| Config { patience, ..config })
     }
 
     /// One whose clocks start at that moment, in microseconds.
@@ -204,6 +211,23 @@ impl Place {
         Report { event, effect, at, conversation: None, paths: Vec::new(), learned: Learned::default() }
     }
 
+    /// An agent of a session waits from now on.
+    pub fn stop_agent(&self, session: &str, id: &str) {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let session = workspace.find_session(session).unwrap().id;
+        workspace.control().unwrap().stop(&stop(session, id)).unwrap();
+    }
+
+    /// It heard its answer and goes on.
+    pub fn forget_stop(&self, session: &str, id: &str) {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        let session = workspace.find_session(session).unwrap().id;
+        let heard = workspace.control().unwrap().wait(&stop(session, id), Duration::from_secs(30)).unwrap();
+        assert!(heard.is_some());
+    }
+
     /// The id of the workspace.
     pub fn workspace(&self) -> String {
         self.engine().workspace(&self.root).unwrap().record.id.to_string()
@@ -230,6 +254,28 @@ impl Place {
         self.send_bare(method, target, &headers, body)
     }
 
+    /// A connection on which a request with the token was sent, without a body.
+    pub fn open(&self, method: &str, target: &str, headers: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let token = self.server.token().text();
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    }
+
+    /// Where the server listens, and its token.
+    pub fn server(&self) -> (SocketAddr, &str) {
+        (self.server.address(), self.server.token().text())
+    }
+
+    /// Ends the server.
+    pub fn stop(self) {
+        self.server.stop();
+    }
+
     pub fn send_bare(&self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
         self.exchange(method, target, &format!("content-length: {}\r\n{headers}", body.len()), body)
     }
@@ -254,5 +300,25 @@ impl Place {
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Reply { status, head, body: bytes[end + 4..].to_vec() }
+    }
+}
+
+/// An agent that waits before a call.
+pub fn stop(session: SessionId, id: &str) -> Stop {
+    Stop {
+        id: id.into(),
+        session,
+        agent: "test".into(),
+        call: Some("c9".into()),
+        tool: "Bash".into(),
+        input: serde_json::json!({ "command": "rm" }),
+        output: None,
+        reason: "paused".into(),
+        breakpoint: None,
+        step: 2,
+        iteration: 1,
+        at: Timestamp::from_micros(1),
+        until: Timestamp::from_micros(2),
+        process: std::process::id(),
     }
 }

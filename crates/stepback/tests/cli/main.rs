@@ -25,6 +25,7 @@ mod proxy_secrets;
 mod proxy_trouble;
 mod pseudo_terminal;
 mod replays;
+mod reported;
 mod reruns;
 mod reruns_fence;
 mod runs;

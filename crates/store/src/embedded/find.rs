@@ -150,6 +150,19 @@ pub(super) fn page(
     Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least: false, next })
 }
 
+pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
+    let from = Some(Cursor { value: 0, position });
+    let query = Query { oldest_first: true, from, ..Query::default() };
+    let rows = rows(db, None, &query, Some(most))?;
+    Ok(rows.into_iter().map(|(_, placed)| placed).collect())
+}
+
+pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
+    let newest: Option<i64> =
+        db.prepare_cached("SELECT max(position) FROM steps")?.query_row([], |row| row.get(0))?;
+    Ok(newest.unwrap_or_default() as u64)
+}
+
 fn rows(
     db: &Connection,
     workspace: Option<WorkspaceId>,
@@ -180,9 +193,10 @@ fn rows(
     }
     log::collect(db, &sql, params_from_iter(values), |row| {
         let stored = log::read_checkpoint(row)?;
-        let place = query.place(&stored, row.get::<_, i64>(WIDTH)? as u64);
+        let position = row.get::<_, i64>(WIDTH)? as u64;
+        let place = query.place(&stored, position);
         let workspace = log::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
-        Ok((place, Placed { workspace, stored }))
+        Ok((place, Placed { workspace, position, stored }))
     })
 }
 

@@ -1,5 +1,8 @@
 //! The log's rows: mutations inside a transaction, and the questions the engine asks.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stepback_model::hash::Hash;
@@ -27,13 +30,54 @@ const OPERATION: &str =
 /// Applies mutations in order. The caller's transaction makes them atomic.
 pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
     let mut receipt = Receipt::default();
+    let mut numbering = Numbering::default();
     for mutation in mutations {
-        apply_one(db, mutation, &mut receipt)?;
+        apply_one(db, mutation, &mut receipt, &mut numbering)?;
     }
     Ok(receipt)
 }
 
-fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Result<(), StoreError> {
+/// What a commit that appends many steps asks the database only once: the workspaces of sessions, and their next numbers. The
+/// caller's transaction is the only one that writes, so the answers hold until its end.
+#[derive(Default)]
+struct Numbering {
+    workspaces: HashMap<SessionId, WorkspaceId>,
+    next: HashMap<WorkspaceId, i64>,
+}
+
+impl Numbering {
+    /// The workspace of a session, and the number of its next step.
+    fn next(&mut self, db: &Connection, session: SessionId) -> Result<(WorkspaceId, i64), StoreError> {
+        let workspace = match self.workspaces.entry(session) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(slot) => {
+                let found = db
+                    .prepare_cached("SELECT workspace FROM sessions WHERE id = ?1")?
+                    .query_row([blob(session.as_bytes())], |row| id(row, 0, WorkspaceId::from_slice))
+                    .optional()?;
+                let missing =
+                    || StoreError::Corrupt { what: "a step of a session that does not exist".into() };
+                *slot.insert(found.ok_or_else(missing)?)
+            }
+        };
+        let number = match self.next.entry(workspace) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(slot) => {
+                let sql = "SELECT max(number) FROM steps WHERE workspace = ?1";
+                slot.insert(next(db, sql, blob(workspace.as_bytes()))?)
+            }
+        };
+        *number += 1;
+        Ok((workspace, *number - 1))
+    }
+}
+
+fn apply_one(
+    db: &Connection,
+    mutation: &Mutation,
+    receipt: &mut Receipt,
+    numbering: &mut Numbering,
+) -> Result<(), StoreError> {
     match mutation {
         Mutation::AddWorkspace(workspace) => {
             db.prepare_cached("INSERT INTO workspaces (id, root, created_at) VALUES (?1, ?2, ?3)")?
@@ -62,15 +106,7 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
                 .execute(params![blob(session.as_bytes()), json(info)])?;
         }
         Mutation::AppendStep { step, annotation, trigger } => {
-            let id = blob(step.session.as_bytes());
-            let workspace: Vec<u8> = db
-                .prepare_cached("SELECT workspace FROM sessions WHERE id = ?1")?
-                .query_row([id], |row| row.get(0))
-                .optional()?
-                .ok_or_else(|| StoreError::Corrupt {
-                    what: "a step of a session that does not exist".into(),
-                })?;
-            let number = next(db, "SELECT max(number) FROM steps WHERE workspace = ?1", &workspace)?;
+            let (workspace, number) = numbering.next(db, step.session)?;
             db.prepare_cached(
                 "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
                                     trigger_kind, iteration, worker, call, tool, failed, duration, detail)
@@ -78,8 +114,8 @@ fn apply_one(db: &Connection, mutation: &Mutation, receipt: &mut Receipt) -> Res
             )?
             .execute(params![
                 blob(step.id.as_bytes()),
-                workspace,
-                id,
+                blob(workspace.as_bytes()),
+                blob(step.session.as_bytes()),
                 number,
                 step.parent.as_ref().map(|id| blob(id.as_bytes())),
                 step.kind.as_str(),

@@ -102,7 +102,8 @@ CREATE INDEX operations_unfinished ON operations (workspace) WHERE status = 'app
 /// Checks that the database is ours and not newer than we are; makes the tables in a new one.
 pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     connection.execute_batch(
-        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
+        // The cache is only as large as what is read and written: a few pages for a hook, all of a large commit for a server.
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -65536;
          PRAGMA trusted_schema = OFF;",
     )?;
     {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use rusqlite::{Connection, TransactionBehavior};
 use stepback_faults as faults;
@@ -13,8 +14,8 @@ use super::objects::{self, Written};
 use super::{EmbeddedStore, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
-    Search, Store, StoredCheckpoint, Swept, Tally, Usage,
+    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Placed, Query,
+    Receipt, Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
 
 /// The write-ahead log is folded into the database when it has grown beyond this many pages.
@@ -27,6 +28,12 @@ const LONGEST_LOG: i64 = 60;
 /// The file of the log is cut off when a large commit has made it longer than this.
 const LONGEST_LOG_FILE: u64 = 1 << 20;
 
+/// A process that has committed so often is no hook: it stays. As long as it does, nobody else has to read the whole log, and
+/// pages that many commits change are written to the database once for all of them.
+const STAYS: u64 = 32;
+/// How many times as long the log of such a process may get.
+const LONGER: u64 = 64;
+
 impl EmbeddedStore {
     /// Folds a long log into the database, right before a commit: that one then begins the log anew, and overwrites the file
     /// from its start. Bytes that replace others are synced sooner than bytes that make a file longer.
@@ -35,15 +42,21 @@ impl EmbeddedStore {
             let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
             statement.query_row([], |row| row.get(1))
         };
-        if pages("NOOP").is_ok_and(|pages| pages > LONGEST_LOG) {
+        let longest = LONGEST_LOG * self.longer() as i64;
+        if pages("NOOP").is_ok_and(|pages| pages > longest) {
             // Somebody reading the log right now makes this stop halfway; the next commit tries again.
             let _ = pages("PASSIVE");
         }
     }
 
+    /// By how much the log may be longer than that of a process that comes and goes.
+    fn longer(&self) -> u64 {
+        if self.commits.load(Ordering::Relaxed) > STAYS { LONGER } else { 1 }
+    }
+
     fn shorten_log(&self, connection: &Connection) {
         let log = self.dir.join(schema::LOG);
-        if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > LONGEST_LOG_FILE) {
+        if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > LONGEST_LOG_FILE * self.longer()) {
             let _ = connection.busy_timeout(std::time::Duration::ZERO);
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
             let _ = connection.busy_timeout(self.patience.unwrap_or(super::PATIENCE));
@@ -85,6 +98,7 @@ impl Store for EmbeddedStore {
                 Err(StoreError::Collected)
             };
         }
+        self.commits.fetch_add(1, Ordering::Relaxed);
         let connection = self.connection();
         self.fold_log(&connection);
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
@@ -162,6 +176,14 @@ impl Store for EmbeddedStore {
 
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
         find::page(&self.connection(), workspace, query)
+    }
+
+    fn follow(&self, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
+        find::follow(&self.connection(), position, most)
+    }
+
+    fn newest_position(&self) -> Result<u64, StoreError> {
+        find::newest_position(&self.connection())
     }
 
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {

@@ -1,5 +1,7 @@
 //! Promises about queries and searches: what is asked for is found, nothing else, in the order asked for.
 
+use std::time::Duration;
+
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
 use stepback_model::record::{Annotation, Facts, Session, Step, StepKind, Trigger};
@@ -130,6 +132,39 @@ pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
     }
     let nothing = store.find(None, &Query { limit: Some(0), ..Query::default() }).unwrap();
     assert!(nothing.steps.is_empty() && nothing.next.is_none() && nothing.total >= 5);
+}
+
+/// Whoever follows the log sees every step once, in order of the commits, whatever is committed meanwhile.
+pub fn commits_are_followed_without_a_gap(store: &dyn Store) {
+    assert_eq!(store.newest_position().unwrap(), 0);
+    assert!(store.follow(0, 10).unwrap().is_empty());
+    let before = store.mark().unwrap();
+    let (one, two) = two_workspaces(store);
+    assert_ne!(store.wait_for_commit(before, Duration::from_secs(60)).unwrap(), before, "there was one");
+    let now = store.mark().unwrap();
+    assert_eq!(store.wait_for_commit(now, Duration::from_millis(1)).unwrap(), now, "there was none");
+    let sample = Sample::new(2);
+    let session = store.sessions(one).unwrap()[0].id;
+    let (mut seen, mut position) = (Vec::new(), 0);
+    loop {
+        let some = store.follow(position, 2).unwrap();
+        assert!(some.len() <= 2);
+        let Some(last) = some.last() else { break };
+        assert!(some.iter().all(|placed| placed.position > position));
+        position = last.position;
+        seen.extend(some.into_iter().map(|placed| (placed.workspace, placed.stored.checkpoint.step.number)));
+        if seen.len() < 8 {
+            store.commit(None, &[append(sample.step(session, Hash::from_bytes([9; 32])))]).unwrap();
+        }
+    }
+    let numbers = |workspace: WorkspaceId| -> Vec<u64> {
+        seen.iter().filter(|(of, _)| *of == workspace).map(|(_, number)| *number).collect()
+    };
+    let newest = store.steps(one, &Query::default()).unwrap()[0].checkpoint.step.number;
+    assert_eq!(numbers(one), (1..=newest).collect::<Vec<_>>());
+    assert_eq!(numbers(two), [1, 2]);
+    assert_eq!(store.newest_position().unwrap(), position);
+    assert!(store.follow(u64::MAX, 10).unwrap().is_empty());
 }
 
 /// Tells the store a text of every step that it does not know.

@@ -1,14 +1,12 @@
 //! From events of a service to steps of its workspace.
 
-use std::path::PathBuf;
-
 use axum::http::StatusCode;
 use serde_json::Value;
 use stepback_agents::record::redact_event;
 use stepback_engine::recorder::{Effect, Learned, RecordLock, Report};
-use stepback_engine::{Engine, EngineError, Workspace, elsewhere};
+use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::event::Event;
-use stepback_model::record::StepKind;
+use stepback_model::record::{self, StepKind};
 use stepback_otlp::Service;
 use stepback_otlp::telemetry::Rejected;
 
@@ -17,14 +15,24 @@ use crate::problem::Problem;
 /// So many events are recorded by one commit.
 const AT_ONCE: usize = 512;
 
-/// The root of the workspace that stands for a service.
-pub fn root(service: &Service) -> PathBuf {
-    elsewhere::root_of(service.namespace.as_deref(), &service.name)
+/// The name of the workspace that stands for a service. The same service has the same name; different ones, different names.
+pub fn name(service: &Service) -> String {
+    // A name has no slash, so that the one between both tells them apart.
+    let written = |name: &str| name.replace('%', "%25").replace('/', "%2F");
+    match &service.namespace {
+        Some(namespace) => format!("{}/{}", written(namespace), written(&service.name)),
+        None => written(&service.name),
+    }
+}
+
+/// The root of that workspace.
+pub fn root(service: &Service) -> Vec<u8> {
+    [record::Workspace::REMOTE, name(service).as_bytes()].concat()
 }
 
 /// The workspace that stands for a service; made if it is new.
 pub fn workspace<'e>(engine: &'e Engine<'_>, service: &Service) -> Result<Workspace<'e>, EngineError> {
-    engine.workspace(&root(service))
+    engine.remote_workspace(&name(service))
 }
 
 /// Records events of one workspace; those that were recorded before are not recorded again. One that cannot be recorded keeps

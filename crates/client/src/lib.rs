@@ -1,0 +1,38 @@
+//! Reports what a program's agents do to a stepback server.
+//!
+//! A [`Recorder`] is started once; each run of an agent is a [`Session`] of it. Whatever is recorded is shortened, rid of
+//! secrets and put into a bounded queue, and a thread sends it in batches. The program never waits for the server and never
+//! fails because of it: what does not fit is dropped, counted, and shown as a gap in the session.
+//!
+//! ```no_run
+//! use serde_json::json;
+//! use stepback_client::{Config, Recorder};
+//!
+//! let token = std::env::var("STEPBACK_TOKEN").unwrap_or_default();
+//! let recorder = Recorder::start(Config::new("http://127.0.0.1:7171", &token).workspace("shop").agent("buyer"))?;
+//! let session = recorder.session("order-17");
+//! session.prompt("buy milk");
+//! let call = session.tool("search", json!({ "query": "milk" }));
+//! call.finish(json!({ "found": 3 }));
+//! session.end();
+//! # Ok::<(), stepback_client::ConfigError>(())
+//! ```
+//!
+//! The same in words of any language: `POST /api/v1/ingest`.
+
+mod config;
+mod http;
+mod queue;
+mod recorder;
+mod send;
+mod session;
+mod step;
+mod trace;
+
+pub use config::{Capture, Config, ConfigError};
+pub use queue::Counts;
+pub use recorder::Recorder;
+pub use session::{Call, Session};
+pub use step::Step;
+pub use stepback_model::record::StepKind;
+pub use trace::TraceContext;

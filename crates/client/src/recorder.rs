@@ -1,0 +1,151 @@
+//! What a program starts once, and records with.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stepback_model::record::StepKind;
+
+use crate::config::{Config, ConfigError};
+use crate::http::Connection;
+use crate::queue::{Counts, Queue, Waiting};
+use crate::send::Sender;
+use crate::session::Session;
+use crate::step::Step;
+use crate::trace;
+
+/// Records what a program's agents do. Cheap to clone; what is recorded with any clone is sent by one thread. When the last
+/// clone goes, what still waits is sent, for as long as the configuration allows.
+#[derive(Clone)]
+pub struct Recorder {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    config: Config,
+    queue: Arc<Queue>,
+    enabled: AtomicBool,
+    /// Different for every recorder ever started.
+    run: String,
+    made: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("config", &self.inner.config).finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Starts recording. Whether the server is there shows later, and is never the program's problem.
+    pub fn start(config: Config) -> Result<Self, ConfigError> {
+        let address = config.check()?;
+        let queue = Arc::new(Queue::new(config.most_waiting, config.most_waiting_bytes));
+        let named = json!({ "workspace": config.workspace, "agent": config.agent }).to_string();
+        let sender = Sender {
+            queue: queue.clone(),
+            connection: Connection::new(address, config.token.clone(), config.timeout),
+            envelope: format!("{},\"events\":[", named.trim_end_matches('}')),
+            batch: config.batch,
+            linger: config.linger,
+        };
+        let thread = std::thread::Builder::new()
+            .name("stepback-client".into())
+            .spawn(move || sender.run())
+            .map_err(|error| ConfigError(format!("cannot start a thread: {error}")))?;
+        let run = format!("{:016x}{:016x}", trace::random(), trace::random());
+        let (enabled, made) = (AtomicBool::new(true), AtomicU64::new(0));
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { inner: Arc::new(Inner { config, queue, enabled, run, made, thread }) })
+    }
+
+    /// A session by the agent's own id of it.
+    pub fn session(&self, id: &str) -> Session {
+        Session::new(self.clone(), id)
+    }
+
+    /// Whether anything is recorded from now on.
+    pub fn enable(&self, enabled: bool) {
+        self.inner.enabled.store(enabled, Ordering::Relaxed);
+    }
+
+    /// What became of everything so far.
+    pub fn counts(&self) -> Counts {
+        self.inner.queue.counts()
+    }
+
+    /// Waits until everything is sent, or time is over. Says whether it is.
+    pub fn flush(&self, patience: Duration) -> bool {
+        self.inner.queue.flush(patience)
+    }
+
+    /// A number that no other step of this recorder has.
+    pub(crate) fn fresh_id(&self) -> String {
+        format!("{}-{}", self.inner.run, self.inner.made.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn record(&self, session: &str, step: Step) {
+        let inner = &*self.inner;
+        if !inner.enabled.load(Ordering::Relaxed) {
+            return;
+        }
+        if !inner.wants(session, &step) {
+            inner.queue.count(|counts| counts.skipped += 1);
+            return;
+        }
+        let (mut fields, left_out) = step.finished(&inner.config);
+        if left_out > 0 {
+            inner.queue.count(|counts| counts.left_out_bytes += left_out);
+        }
+        fields.insert("session".into(), session.into());
+        fields.entry("id").or_insert_with(|| self.fresh_id().into());
+        fields.entry("at").or_insert_with(|| jiff::Timestamp::now().to_string().into());
+        let item = Waiting { session: session.to_owned(), json: Value::Object(fields).to_string() };
+        inner.queue.push(item, |session, missing| {
+            let summary = format!("{missing} steps are missing: more was recorded than could be sent");
+            let gap = json!({
+                "session": session, "kind": StepKind::Gap.as_str(), "id": self.fresh_id(), "summary": summary,
+                "error": { "name": "gap", "message": summary }, "at": jiff::Timestamp::now().to_string(),
+            });
+            Waiting { session: session.to_owned(), json: gap.to_string() }
+        });
+    }
+}
+
+impl Inner {
+    /// Whether a step is of an enabled kind, and among those that are sampled.
+    fn wants(&self, session: &str, step: &Step) -> bool {
+        let config = &self.config;
+        if config.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&step.kind)) {
+            return false;
+        }
+        if config.sample_rate >= 1.0 || step.is_failure() || step.kind == StepKind::UserInput {
+            return true;
+        }
+        // By the call, so that both its ends are recorded or neither; what belongs to no call is told apart by its number.
+        let mut hasher = DefaultHasher::new();
+        session.hash(&mut hasher);
+        match step.fields.get("call").or_else(|| step.fields.get("id")).and_then(Value::as_str) {
+            Some(name) => name.hash(&mut hasher),
+            None => (&self.run, self.made.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher),
+        }
+        let place = (hasher.finish() >> 11) as f64 / (1u64 << 53) as f64;
+        place < config.sample_rate
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.flush(self.config.farewell);
+        self.queue.close();
+        // It ends soon: at the latest when the server does not answer in time what is being sent.
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|_| self.queue.counts().waiting == 0) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The thread that sends: in batches, again and again until the server has them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::http::{Connection, Reply};
+use crate::queue::{Queue, Waiting};
+use crate::trace;
+
+/// Most bytes of a batch.
+const LARGEST: usize = 1 << 20;
+/// How long to wait before trying again: at first, and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// What the sender needs.
+pub struct Sender {
+    /// Where everything comes from.
+    pub queue: Arc<Queue>,
+    /// Where everything goes.
+    pub connection: Connection,
+    /// What stands before the events of a batch.
+    pub envelope: String,
+    /// How many are sent at once.
+    pub batch: usize,
+    /// How long the first waits for the others.
+    pub linger: Duration,
+}
+
+impl Sender {
+    /// Sends until the queue is closed and empty.
+    pub fn run(mut self) {
+        loop {
+            let some = self.queue.take(self.batch, LARGEST, self.linger);
+            if some.is_empty() {
+                return;
+            }
+            self.deliver(&some);
+        }
+    }
+
+    /// Until the server has them or refuses them for good. What is sent twice is stored once, because everything has an id.
+    fn deliver(&mut self, some: &[Waiting]) {
+        let events: Vec<&str> = some.iter().map(|item| item.json.as_str()).collect();
+        let body = format!("{}{}]}}", self.envelope, events.join(","));
+        let all = some.len() as u64;
+        let mut pause = PAUSE.0;
+        loop {
+            let reply = self.connection.post("/api/v1/ingest", body.as_bytes());
+            let wait = match reply {
+                Ok(Reply { status: 200, body, .. }) => {
+                    let taken: Value = serde_json::from_slice(&body).unwrap_or_default();
+                    let rejected = taken["rejected"].as_u64().unwrap_or(0).min(all);
+                    self.queue.done(|counts| {
+                        counts.stored += all - rejected;
+                        counts.rejected += rejected;
+                    });
+                    return;
+                }
+                // The server is too busy, is about to end, or its token is another one by now.
+                Ok(Reply { status: 401 | 403 | 408 | 429 | 500.., retry_after, .. }) => retry_after,
+                Ok(_) => {
+                    self.queue.done(|counts| counts.rejected += all);
+                    return;
+                }
+                Err(_) => None,
+            };
+            if self.queue.is_closed() {
+                self.queue.done(|counts| counts.dropped += all);
+                return;
+            }
+            self.queue.count(|counts| counts.retries += 1);
+            // Many programs that lost the same server do not come back in the same moment.
+            let apart = pause.mul_f64(0.5 + (trace::random() % 1000) as f64 / 1000.0);
+            self.queue.pause(wait.unwrap_or_default().min(PAUSE.1).max(apart));
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}

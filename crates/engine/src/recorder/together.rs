@@ -1,0 +1,126 @@
+//! Many events at once: light steps of any number of sessions and workspaces, recorded by one commit.
+//!
+//! Waiting for the disk is what an event costs most, so that whoever has many of them (a server that many agents report to,
+//! an inbox that is taken in) waits once for all. Each session is read once, each object is written once, and an event finds
+//! those that arrived before it among these as well as in the store.
+
+use std::collections::HashMap;
+
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Annotation, Session, Step};
+use stepback_store::Mutation;
+
+use super::writing::{Arriving, Begun, Known};
+use super::{Effect, Place, RecordLock, Recorded, Report, set_session, so_far, until_committed};
+use crate::error::EngineError;
+use crate::workspace::{Engine, Workspace};
+
+/// Events of one workspace, in their order. None of them may mean anything for the files.
+pub struct Arrivals<'a> {
+    /// Where they happened.
+    pub workspace: &'a Workspace<'a>,
+    /// That nobody else records there meanwhile.
+    pub lock: &'a RecordLock,
+    /// What happened.
+    pub reports: &'a [Report<'a>],
+}
+
+impl Engine<'_> {
+    /// Records events of several workspaces by one commit: all of them, or none.
+    pub fn record_together(&self, all: &[Arrivals<'_>]) -> Result<Vec<Vec<Recorded>>, EngineError> {
+        if all.iter().flat_map(|some| some.reports).any(|report| report.effect != Effect::None) {
+            return Err(EngineError::Input(
+                "only events that mean nothing for the files are recorded together".into(),
+            ));
+        }
+        until_committed(|| self.try_record_together(all))
+    }
+
+    fn try_record_together(&self, all: &[Arrivals<'_>]) -> Result<Vec<Vec<Recorded>>, EngineError> {
+        let objects = Known::new(self.store);
+        let batch = self.store.begin()?;
+        let arriving = Arriving { known: &objects, batch: &*batch };
+        let mut coming = Coming::default();
+        for Arrivals { workspace, reports, .. } in all {
+            let head = workspace.head_id()?;
+            let mut own = Vec::with_capacity(reports.len());
+            for report in *reports {
+                own.push(coming.add(workspace, &arriving, report, head)?);
+            }
+            coming.all.push(own);
+        }
+        let Coming { sessions, steps, all: mut places, .. } = coming;
+        if !steps.is_empty() {
+            let touched = sessions.into_iter().filter(|known| known.touched);
+            let mut mutations: Vec<Mutation> =
+                touched.filter_map(|known| Some(set_session(known.session?, known.is_new))).collect();
+            mutations.extend(steps.into_iter().map(|step| Mutation::AppendStep {
+                step,
+                annotation: Annotation::default(),
+                trigger: None,
+            }));
+            let receipt = self.store.commit(Some(batch.finish()?), &mutations)?;
+            for (recorded, new) in places.iter_mut().flatten() {
+                if let Some(number) = new.and_then(|at| receipt.steps.get(at)) {
+                    recorded.number = *number;
+                }
+            }
+        }
+        Ok(places.into_iter().map(|own| own.into_iter().map(|(recorded, _)| recorded).collect()).collect())
+    }
+}
+
+/// A session that events belong to.
+struct Met {
+    session: Option<Session>,
+    is_new: bool,
+    /// Whether one of the new steps is its.
+    touched: bool,
+}
+
+/// What is on its way into the log.
+#[derive(Default)]
+struct Coming {
+    /// In the order in which they were met first.
+    sessions: Vec<Met>,
+    session_at: HashMap<SessionId, usize>,
+    steps: Vec<Step>,
+    step_at: HashMap<StepId, usize>,
+    /// For each event, what is known of its step, and which of the new ones it is.
+    all: Vec<Vec<(Recorded, Option<usize>)>>,
+}
+
+impl Coming {
+    fn add(
+        &mut self,
+        workspace: &Workspace<'_>,
+        arriving: &Arriving<'_>,
+        report: &Report<'_>,
+        head: Option<StepId>,
+    ) -> Result<(Recorded, Option<usize>), EngineError> {
+        let id = workspace.session_id(report);
+        let at = match self.session_at.get(&id) {
+            Some(at) => *at,
+            None => {
+                let session = workspace.store().session(id)?;
+                self.sessions.push(Met { is_new: session.is_none(), session, touched: false });
+                self.session_at.insert(id, self.sessions.len() - 1);
+                self.sessions.len() - 1
+            }
+        };
+        let met = &mut self.sessions[at];
+        let steps = &self.steps;
+        let find = |id: StepId| self.step_at.get(&id).map(|at| (*at, &steps[*at]));
+        let step = match workspace.place_for(met.session.as_ref(), report, find)? {
+            Place::New(step) => step,
+            Place::Taken(recorded, new) => return Ok((recorded, new)),
+        };
+        met.touched = true;
+        let session = met.session.get_or_insert_with(|| workspace.new_session(report));
+        let record = Begun::new(arriving.known, report, session, step)?.light(arriving, session, head)?;
+        let recorded = so_far(&record);
+        self.step_at.insert(step, self.steps.len());
+        self.steps.push(record);
+        Ok((recorded, Some(self.steps.len() - 1)))
+    }
+}

@@ -1,0 +1,152 @@
+//! What happens, as it happens: server-sent events whose ids are places in the log.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use stepback_model::record::StepKind;
+use stepback_store::port::Placed;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::documents::StepDocument;
+use crate::documents::control::StopDocument;
+use crate::extract::Query;
+use crate::live::{Follower, News, Wanted};
+use crate::page::Page;
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// What to hear of.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Following {
+    /// Only what happens in this workspace.
+    pub workspace: Option<String>,
+    /// Only what happens in this session.
+    pub session: Option<String>,
+    /// Only steps of these kinds, separated by commas.
+    pub kinds: Option<String>,
+    /// Begin behind this position: the `id` of the last event that was seen. Without it, what happens from now on is told.
+    pub after: Option<u64>,
+}
+
+impl Following {
+    /// Begins to follow. `last` is what a client says that it saw last, if it comes back.
+    pub async fn begin(self, work: &Work, last: Option<u64>) -> Result<Follower, Problem> {
+        let mut kinds = Vec::new();
+        for kind in self.kinds.iter().flat_map(|kinds| kinds.split(',')).filter(|kind| !kind.is_empty()) {
+            let known = StepKind::parse(kind).ok_or_else(|| {
+                let all: Vec<&str> = StepKind::ALL.into_iter().map(StepKind::as_str).collect();
+                Problem::usage("there are no steps of such a kind")
+                    .hint(format!("kinds are {}", all.join(", ")))
+            })?;
+            kinds.push(known);
+        }
+        let (workspace, session) = (self.workspace, self.session);
+        let wanted = work
+            .run(move |engine| {
+                let workspace = workspace.map(|id| work::workspace(engine, &id)).transpose()?;
+                let session = session.map(|id| work::session(engine, &id)).transpose()?;
+                let session = session.map(|(_, session)| session.id);
+                Ok(Wanted { workspace: workspace.map(|workspace| workspace.record.id), session, kinds })
+            })
+            .await?;
+        Follower::begin(work, wanted, last.or(self.after)).await
+    }
+}
+
+/// A step, and where it is in the log.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct StepEventDocument {
+    /// Its place in the log; the `id` of the event.
+    pub position: u64,
+    /// Its workspace.
+    pub workspace: String,
+    /// The step.
+    #[serde(flatten)]
+    pub step: StepDocument,
+}
+
+impl StepEventDocument {
+    /// Of a step.
+    pub fn of(placed: &Placed) -> Self {
+        Self {
+            position: placed.position,
+            workspace: placed.workspace.to_string(),
+            step: StepDocument::of(&placed.stored),
+        }
+    }
+}
+
+/// Tells what happens: `step` with the step as data and its position in the log as id; `stops` with all agents that wait,
+/// when that changes; `changed` when something else may have changed (sessions, annotations, operations), as a hint to ask
+/// again. Whoever comes back with `Last-Event-ID` misses no step.
+#[utoipa::path(get, path = "/events", tag = "live",
+    params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event that was seen")),
+    responses((status = 200, body = StepEventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
+pub async fn follow(
+    State(work): State<Work>,
+    Query(following): Query<Following>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let last = match headers.get("last-event-id") {
+        None => None,
+        Some(id) => {
+            let position = id.to_str().ok().and_then(|id| id.parse().ok());
+            Some(position.ok_or_else(|| Problem::usage("the Last-Event-ID is no position of this log"))?)
+        }
+    };
+    let follower = following.begin(&work, last).await?;
+    // Who is cut off before the first step comes knows where to go on all the same.
+    let first = format!("retry: 1000\nid: {}\n\n", follower.position());
+    let pieces = stream::unfold((Some(first), follower), |(first, mut follower)| async move {
+        let piece = match first {
+            Some(first) => first,
+            None => {
+                let news = follower.next().await?;
+                written(&news, follower.position())
+            }
+        };
+        Some((Ok::<_, Infallible>(piece), (None, follower)))
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        // Proxies in between must not collect events.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}
+
+fn written(news: &News, position: u64) -> String {
+    let mut text = String::new();
+    match news {
+        News::Steps(steps) => {
+            for placed in steps {
+                let data = json(&StepEventDocument::of(placed));
+                // Writing into a string cannot fail.
+                let _ = write!(text, "id: {}\nevent: step\ndata: {data}\n\n", placed.position);
+            }
+        }
+        News::Changed => text.push_str("event: changed\ndata: {}\n\n"),
+        News::Stops(stops) => {
+            let page = Page::<StopDocument> { items: stops.clone(), next_cursor: None };
+            let _ = write!(text, "event: stops\ndata: {}\n\n", json(&page));
+        }
+        // An id without data is no event, but what a client comes back with.
+        News::Quiet => {
+            let _ = write!(text, ": nothing happened\nid: {position}\n\n");
+        }
+    }
+    text
+}
+
+fn json(document: &impl Serialize) -> String {
+    // Documents are plain data with names as keys, which always serialise.
+    serde_json::to_string(document).unwrap_or_default()
+}

@@ -1,0 +1,163 @@
+//! What agents elsewhere report.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use stepback_engine::Engine;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::extract::{Json, Query};
+use crate::ingest::body::{self, Batch, Form};
+use crate::ingest::reported::{self, Around, Ready};
+use crate::ingest::{Room, Target};
+use crate::problem::Problem;
+use crate::work::Work;
+
+/// What holds for all of a batch that is sent as lines.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Named {
+    /// Where: the id or the root of a workspace, or the name of one that is no directory here (`default`).
+    pub workspace: Option<String>,
+    /// The agent of what names none.
+    pub agent: Option<String>,
+}
+
+/// What became of a batch. Everything that has a number is durable.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TakenDocument {
+    /// The workspace it belongs to; none if nothing was stored.
+    pub workspace: Option<String>,
+    /// How many are stored, now or from an earlier delivery.
+    pub accepted: u64,
+    /// How many are not.
+    pub rejected: u64,
+    /// For each in its order, the number of its step; none if it was rejected.
+    pub steps: Vec<Option<u64>>,
+    /// Why some were rejected.
+    pub errors: Vec<RejectedDocument>,
+    /// How many bytes of long texts were left out.
+    pub left_out_bytes: u64,
+}
+
+/// Why one thing was rejected.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct RejectedDocument {
+    /// Its place in the batch, counted from 0.
+    pub index: u64,
+    /// What is wrong with it.
+    pub detail: String,
+}
+
+/// Records steps that an agent reports, in batches: `{"workspace": …, "agent": …, "events": [ … ]}`, or one event on each
+/// line (`application/x-ndjson`); gzip is accepted. The answer comes when they are durable. What has an `id` is stored once,
+/// however often it is delivered; an `Idempotency-Key` stands in for missing ids. 429 means that nothing was taken, and
+/// `Retry-After` when to try again.
+#[utoipa::path(post, path = "/ingest", tag = "ingest", params(Named,
+        ("idempotency-key" = Option<String>, Header, description = "Stands for the ids of events that have none, together with their place")),
+    request_body(content((Batch = "application/json"), (String = "application/x-ndjson"))),
+    responses((status = 200, body = TakenDocument), (status = 429, body = Problem), (status = "default", body = Problem)))]
+pub async fn take(
+    State(work): State<Work>,
+    Query(named): Query<Named>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let form = Form::of(&headers)?;
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let length = text(header::CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok());
+    let length: usize = length.unwrap_or(body::LARGEST);
+    if length > body::LARGEST {
+        return Err(body::too_large());
+    }
+    let key = text("idempotency-key").map(str::to_owned);
+    if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
+        return Err(Problem::usage("an Idempotency-Key has 1 to 200 bytes"));
+    }
+    let room = match work.ingest().room(form.weight(length)) {
+        Ok(room) => room,
+        Err(full) => return Ok(full.into_response()),
+    };
+    let Ok(bytes) = axum::body::to_bytes(body, length).await else {
+        return Err(match length < body::LARGEST {
+            true => Problem::usage("the body ended before its length, or went on behind it"),
+            false => body::too_large(),
+        });
+    };
+    let read = work.run(move |engine| read(engine, form, &named, key.as_deref(), &bytes, room)).await?;
+    Ok(Json(record(&work, read).await?).into_response())
+}
+
+/// A batch that was read.
+struct Read {
+    target: Target,
+    taken: TakenDocument,
+    ready: Vec<Ready>,
+    room: Room,
+}
+
+fn read(
+    engine: &Engine<'_>,
+    form: Form,
+    named: &Named,
+    key: Option<&str>,
+    bytes: &[u8],
+    mut room: Room,
+) -> Result<Read, Problem> {
+    let bytes = form.unpacked(bytes)?;
+    room.shrink_to(bytes.len());
+    let parts = form.parts(&bytes)?;
+    let workspace = parts.workspace.as_ref().or(named.workspace.as_ref());
+    let target = Target::named(engine, workspace.map(String::as_str))?;
+    let agent = parts.agent.as_ref().or(named.agent.as_ref()).map(String::as_str);
+    let around = Around { agent, key, now: engine.env.now() };
+    let mut taken = TakenDocument {
+        workspace: None,
+        accepted: 0,
+        rejected: 0,
+        steps: Vec::with_capacity(parts.events.len()),
+        errors: Vec::new(),
+        left_out_bytes: 0,
+    };
+    let mut ready = Vec::with_capacity(parts.events.len());
+    for (index, json) in parts.events.into_iter().enumerate() {
+        match reported::read(json, index, around) {
+            Ok(one) => {
+                taken.left_out_bytes += one.left_out;
+                // Its number is not known yet; whatever has a place here gets one, or all of it fails.
+                taken.steps.push(Some(0));
+                ready.push(one);
+            }
+            Err(detail) => {
+                taken.steps.push(None);
+                taken.errors.push(RejectedDocument { index: index as u64, detail });
+            }
+        }
+    }
+    taken.rejected = taken.errors.len() as u64;
+    Ok(Read { target, taken, ready, room })
+}
+
+async fn record(work: &Work, read: Read) -> Result<TakenDocument, Problem> {
+    let Read { target, mut taken, ready, room } = read;
+    if ready.is_empty() {
+        return Ok(taken);
+    }
+    let (answered, nobody_commits) = work.ingest().add(target, ready);
+    if nobody_commits {
+        // On its own: whoever asked need not wait until everything that comes meanwhile is recorded too.
+        let own = work.clone();
+        work.start(move |engine| own.ingest().commit(engine));
+    }
+    let answer = answered.await.map_err(|_| Problem::internal("the recording ended unexpectedly"))??;
+    drop(room);
+    taken.workspace = Some(answer.workspace.to_string());
+    taken.accepted = answer.steps.len() as u64;
+    let numbers = answer.steps.into_iter().map(|recorded| recorded.number);
+    for (slot, number) in taken.steps.iter_mut().flatten().zip(numbers) {
+        *slot = number;
+    }
+    Ok(taken)
+}

@@ -1,0 +1,212 @@
+//! The same events over a WebSocket, and telling live agents something on the same connection.
+
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::api::breakpoints::{self, NewBreakpoint, Switch};
+use crate::api::events::{Following, StepEventDocument};
+use crate::api::stops::{self, NewMessage, Say};
+use crate::extract::{Json, Path, Query};
+use crate::live::{Follower, News};
+use crate::problem::Problem;
+use crate::work::Work;
+
+/// Largest message of a client, in bytes.
+const LARGEST: usize = 256 << 10;
+
+/// What a client wants done, and by which id the answer is known.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+pub struct Request {
+    /// Comes back with the answer.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub id: Value,
+    /// What.
+    #[serde(flatten)]
+    pub what: Do,
+}
+
+/// What can be done to live agents; each is the operation of the same name.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Do {
+    /// Answer an agent that waits: resume, step, deny, or edit its input.
+    Answer {
+        /// Which stop.
+        stop: String,
+        /// What it is told.
+        #[serde(flatten)]
+        say: Say,
+    },
+    /// List the agents that wait.
+    Stops,
+    /// Stop a session at its next call.
+    Pause {
+        /// Which session.
+        session: String,
+    },
+    /// Let a session run again, and answer it if it waits.
+    Resume {
+        /// Which session.
+        session: String,
+    },
+    /// Leave a message that a session hears with its next call.
+    Inject {
+        /// Which session.
+        session: String,
+        /// What is said.
+        text: String,
+    },
+    /// List the breakpoints of a workspace.
+    Breakpoints {
+        /// Which workspace.
+        workspace: String,
+    },
+    /// Add a breakpoint.
+    AddBreakpoint {
+        /// In which workspace.
+        workspace: String,
+        /// What it waits for.
+        #[serde(flatten)]
+        breakpoint: NewBreakpoint,
+    },
+    /// Put a breakpoint in force, or out of it.
+    SwitchBreakpoint {
+        /// In which workspace.
+        workspace: String,
+        /// Its id.
+        breakpoint: u64,
+        /// Whether it is in force.
+        enabled: bool,
+    },
+    /// Remove a breakpoint.
+    RemoveBreakpoint {
+        /// In which workspace.
+        workspace: String,
+        /// Its id.
+        breakpoint: u64,
+    },
+}
+
+/// Tells what `/events` tells, as messages `{"event": "step", "data": …}`, and does what a client asks for
+/// (`{"id": 1, "do": "answer", "stop": …, "answer": "resume"}`), answered by `{"reply": 1, "data": …}` or
+/// `{"reply": 1, "problem": …}`.
+#[utoipa::path(get, path = "/live", tag = "live", params(Following),
+    responses((status = 101, description = "Switched to a WebSocket", body = Request), (status = "default", body = Problem)))]
+pub async fn control(
+    State(work): State<Work>,
+    Query(following): Query<Following>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let upgrade = upgrade.map_err(|rejection| {
+        Problem::new(StatusCode::UPGRADE_REQUIRED, "usage", rejection.body_text())
+            .hint("open it as a WebSocket; /api/v1/events tells the same to everybody else")
+    })?;
+    let follower = following.begin(&work, None).await?;
+    let upgrade = upgrade.max_message_size(LARGEST).max_frame_size(LARGEST);
+    Ok(upgrade.on_upgrade(|socket| talk(work, follower, socket)))
+}
+
+/// Until the client leaves, stops reading, or the server ends.
+async fn talk(work: Work, mut follower: Follower, mut socket: WebSocket) {
+    let hello = json!({ "event": "hello", "position": follower.position() });
+    if socket.send(Message::text(hello.to_string())).await.is_err() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            news = follower.next() => {
+                let Some(news) = news else { break };
+                for message in messages(&news, follower.position()) {
+                    if socket.send(message).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            heard = socket.recv() => {
+                let text = match heard {
+                    Some(Ok(Message::Text(text))) => text,
+                    Some(Ok(Message::Binary(_))) => {
+                        let problem = Problem::usage("messages are JSON texts");
+                        let _ = socket.send(Message::text(json!({ "reply": null, "problem": problem }).to_string())).await;
+                        break;
+                    }
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                };
+                let reply = answer(&work, &text).await;
+                if socket.send(Message::text(reply.to_string())).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    let _ = socket.send(Message::Close(None)).await;
+}
+
+fn messages(news: &News, position: u64) -> Vec<Message> {
+    let text = |value: Value| Message::text(value.to_string());
+    match news {
+        News::Steps(steps) => steps
+            .iter()
+            .map(|placed| text(json!({ "event": "step", "position": placed.position, "data": StepEventDocument::of(placed) })))
+            .collect(),
+        News::Changed => vec![text(json!({ "event": "changed" }))],
+        News::Stops(stops) => vec![text(json!({ "event": "stops", "data": { "items": stops } }))],
+        // Whoever is gone without a word is noticed by writing to it.
+        News::Quiet => vec![text(json!({ "event": "quiet", "position": position })), Message::Ping(Vec::new().into())],
+    }
+}
+
+async fn answer(work: &Work, text: &str) -> Value {
+    let request: Request = match serde_json::from_str(text) {
+        Ok(request) => request,
+        Err(error) => {
+            // As far as it can be read, whoever asked must find the answer.
+            let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
+            return json!({ "reply": id, "problem": Problem::usage(error.to_string()) });
+        }
+    };
+    match done(work, request.what).await {
+        Ok(data) => json!({ "reply": request.id, "data": data }),
+        Err(problem) => json!({ "reply": request.id, "problem": problem }),
+    }
+}
+
+async fn done(work: &Work, what: Do) -> Result<Value, Problem> {
+    let state = State(work.clone());
+    match what {
+        Do::Answer { stop, say } => stops::answer(state, Path(stop), Json(say)).await.and_then(document),
+        Do::Stops => stops::list(state).await.and_then(document),
+        Do::Pause { session } => stops::pause(state, Path(session)).await.and_then(document),
+        Do::Resume { session } => stops::resume(state, Path(session)).await.and_then(document),
+        Do::Inject { session, text } => {
+            stops::inject(state, Path(session), Json(NewMessage { text })).await.and_then(document)
+        }
+        Do::Breakpoints { workspace } => breakpoints::list(state, Path(workspace)).await.and_then(document),
+        Do::AddBreakpoint { workspace, breakpoint } => {
+            breakpoints::add(state, Path(workspace), Json(breakpoint))
+                .await
+                .and_then(|(_, added)| document(added))
+        }
+        Do::SwitchBreakpoint { workspace, breakpoint, enabled } => {
+            breakpoints::switch(state, Path((workspace, breakpoint)), Json(Switch { enabled }))
+                .await
+                .and_then(document)
+        }
+        Do::RemoveBreakpoint { workspace, breakpoint } => {
+            breakpoints::remove(state, Path((workspace, breakpoint))).await.and_then(document)
+        }
+    }
+}
+
+fn document<T: Serialize>(Json(value): Json<T>) -> Result<Value, Problem> {
+    serde_json::to_value(value).map_err(|error| Problem::internal(error.to_string()))
+}

@@ -1,0 +1,315 @@
+//! One thing that an agent elsewhere reports, and the event it is.
+
+use serde::Deserialize;
+use serde_json::Value;
+use stepback_agents::payload;
+use stepback_agents::record::redact_event;
+use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Report};
+use stepback_model::clip;
+use stepback_model::event::{Event, Trouble};
+use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
+use utoipa::ToSchema;
+
+/// Longest name (of an agent, a session, a call, …), in bytes.
+const LONGEST_NAME: usize = 1000;
+/// Longest text in what goes in or comes out, in bytes; the rest is left out, visibly.
+const LONGEST_TEXT: usize = 64 << 10;
+/// Most bytes of one thing that is reported, as JSON.
+const LARGEST: usize = 4 << 20;
+
+/// One thing that an agent did.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewStep {
+    /// The agent's name; that of the batch if there is none.
+    pub agent: Option<String>,
+    /// The agent's own id of the session.
+    pub session: String,
+    /// What happened: `tool-start`, `tool-end`, `model-start`, `model-end`, `user-input`, `error`, …
+    #[schema(value_type = String)]
+    pub kind: StepKind,
+    /// What tells two of the same kind in a session apart: the same one delivered again is stored once.
+    pub id: Option<String>,
+    /// When; the moment of arrival if nobody says.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub at: Option<Timestamp>,
+    /// The id by which the start and the end of a call are paired.
+    pub call: Option<String>,
+    /// The tool or model.
+    pub tool: Option<String>,
+    /// The sub-agent that did it, if it was not the main one.
+    pub worker: Option<String>,
+    /// One line for people; made of the rest if there is none.
+    pub summary: Option<String>,
+    /// What went in.
+    #[schema(value_type = Option<Object>)]
+    pub input: Option<Value>,
+    /// What came out.
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<Value>,
+    /// What went wrong: a text, or an object.
+    pub error: Option<NewTrouble>,
+    /// How long it took, in microseconds.
+    pub duration_us: Option<u64>,
+    /// Tokens, trace ids, and whatever else is known by name.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Value>,
+    /// The model that the session uses now.
+    pub model: Option<String>,
+    /// What the session has cost more, in dollars.
+    pub cost_usd: Option<f64>,
+    /// The session is over.
+    #[serde(default)]
+    pub ended: bool,
+    /// What was said since the last step: messages that the conversation grows by.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    pub messages: Vec<Value>,
+    /// The agent's memory as it is now.
+    #[schema(value_type = Option<Object>)]
+    pub memory: Option<Value>,
+    /// The task list as it is now.
+    #[schema(value_type = Option<Object>)]
+    pub tasks: Option<Value>,
+    /// Names of tools and variables that the session has.
+    #[schema(value_type = Option<Object>)]
+    pub environment: Option<Value>,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum NewTrouble {
+    /// What it said.
+    Text(String),
+    /// What it said, and more.
+    Whole {
+        /// What kind of error, if it has a name.
+        name: Option<String>,
+        /// What it said.
+        message: String,
+        /// The stack, if there is one.
+        stack: Option<String>,
+        /// What caused it.
+        cause: Option<String>,
+    },
+}
+
+impl From<NewTrouble> for Trouble {
+    fn from(trouble: NewTrouble) -> Self {
+        match trouble {
+            NewTrouble::Text(message) => Self { message, ..Self::default() },
+            NewTrouble::Whole { name, message, stack, cause } => Self { name, message, stack, cause },
+        }
+    }
+}
+
+/// What holds for everything in a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// The agent of what names none.
+    pub agent: Option<&'a str>,
+    /// What stands for the ids of what has none, together with its place.
+    pub key: Option<&'a str>,
+    /// When it arrived.
+    pub now: Timestamp,
+}
+
+/// What was said, as far as it was reported.
+#[derive(Debug)]
+pub struct Said {
+    lines: Vec<String>,
+}
+
+impl Conversation for Said {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+        // All that was said before still counts; there is nothing to read it from again.
+        Some(Fresh { keep: u64::MAX, lines: self.lines.clone(), cursor: cursor.cloned().unwrap_or_default() })
+    }
+
+    fn turn(&self, _: &[&str], _: &str) -> Asked {
+        Asked { turn: None, settled: true }
+    }
+}
+
+/// Something reported, ready to be recorded.
+pub struct Ready {
+    /// The event, redacted and cut.
+    pub report: Report<'static>,
+    /// What was said with it.
+    pub said: Option<Said>,
+    /// How many bytes were left out of it.
+    pub left_out: u64,
+}
+
+/// Reads one thing. `at` is its place in the batch.
+pub fn read(json: &str, at: usize, around: Around<'_>) -> Result<Ready, String> {
+    if json.len() > LARGEST {
+        return Err(format!("it has {} bytes, and at most {LARGEST} are taken", json.len()));
+    }
+    let new: NewStep = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    ready(new, at, around)
+}
+
+fn ready(new: NewStep, at: usize, around: Around<'_>) -> Result<Ready, String> {
+    let agent =
+        new.agent.as_deref().or(around.agent).ok_or("it names no agent, and neither does the batch")?;
+    for (what, name) in [
+        ("agent", Some(agent)),
+        ("session", Some(new.session.as_str())),
+        ("id", new.id.as_deref()),
+        ("call", new.call.as_deref()),
+        ("tool", new.tool.as_deref()),
+        ("worker", new.worker.as_deref()),
+        ("model", new.model.as_deref()),
+    ] {
+        check_name(what, name)?;
+    }
+    if new.kind.is_own() {
+        return Err(format!("steps of kind {} are made by stepback itself", new.kind.as_str()));
+    }
+    let cost = match new.cost_usd.unwrap_or_default() {
+        usd if (0.0..=1e9).contains(&usd) => (usd * 1e6).round() as u64,
+        _ => return Err("cost_usd is no sum of dollars".into()),
+    };
+    let key = new.id.or_else(|| around.key.map(|key| format!("{key} {at}")));
+    let summary = new.summary.unwrap_or_default();
+    let mut event = Event {
+        at: new.at,
+        key,
+        call: new.call,
+        tool: new.tool,
+        worker: new.worker,
+        input: new.input,
+        output: new.output,
+        error: new.error.map(Trouble::from),
+        duration: new.duration_us.filter(|micros| i64::try_from(*micros).is_ok()),
+        metadata: new.metadata,
+        ..Event::new(agent, &new.session, new.kind, summary)
+    };
+    redact_event(&mut event);
+    let mut left_out = 0;
+    for value in [&mut event.input, &mut event.output, &mut event.metadata].into_iter().flatten() {
+        left_out += clip::value(value, LONGEST_TEXT);
+    }
+    if let Some(error) = &mut event.error {
+        for text in [Some(&mut error.message), error.stack.as_mut(), error.cause.as_mut()] {
+            left_out += text.map_or(0, |text| clip::text(text, LONGEST_TEXT));
+        }
+    }
+    event.summary = payload::one_line(&summed_up(&event));
+    let mut learned = Learned { model: new.model, ended: new.ended, once: true, cost, ..Learned::default() };
+    for (slot, value) in [
+        (&mut learned.memory, new.memory),
+        (&mut learned.tasks, new.tasks),
+        (&mut learned.environment, new.environment),
+    ] {
+        *slot = value.map(|mut value| {
+            stepback_redact::redact_value(&mut value);
+            left_out += clip::value(&mut value, LONGEST_TEXT);
+            value
+        });
+    }
+    let mut lines = Vec::new();
+    for mut message in new.messages {
+        stepback_redact::redact_value(&mut message);
+        left_out += clip::value(&mut message, LONGEST_TEXT);
+        lines.push(message.to_string());
+    }
+    let said = (!lines.is_empty()).then_some(Said { lines });
+    let at = event.at.unwrap_or(around.now);
+    let report = Report { event, effect: Effect::None, at, conversation: None, paths: Vec::new(), learned };
+    Ok(Ready { report, said, left_out })
+}
+
+fn check_name(what: &str, name: Option<&str>) -> Result<(), String> {
+    match name {
+        Some("") => Err(format!("its {what} is empty")),
+        Some(name) if name.len() > LONGEST_NAME => {
+            Err(format!("its {what} has {} bytes, and at most {LONGEST_NAME} are taken", name.len()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One line about an event that came without one.
+fn summed_up(event: &Event) -> String {
+    if !event.summary.trim().is_empty() {
+        return event.summary.clone();
+    }
+    let said = |value: &Option<Value>| value.as_ref().and_then(Value::as_str).map(str::to_owned);
+    let text = event.error.as_ref().map(|error| error.message.clone());
+    let text = text.or_else(|| said(&event.input)).or_else(|| said(&event.output));
+    match (&event.tool, text) {
+        (Some(tool), Some(text)) => format!("{tool}: {}", text.trim()),
+        (Some(tool), None) => match &event.input {
+            Some(input) => stepback_agents::import::describe_call(tool, input),
+            None => tool.clone(),
+        },
+        (None, Some(text)) if !text.trim().is_empty() => text,
+        (None, _) => event.kind.as_str().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const AROUND: Around<'_> = Around { agent: Some("mine"), key: None, now: Timestamp::from_micros(7) };
+
+    fn read(value: &Value) -> Result<Ready, String> {
+        super::read(&value.to_string(), 3, AROUND)
+    }
+
+    #[test]
+    fn what_is_missing_is_made_up_and_what_is_wrong_is_named() {
+        let plain = read(&json!({ "session": "s", "kind": "user-input", "input": "do it\nnow" })).unwrap();
+        let event = &plain.report.event;
+        assert_eq!((event.agent.as_str(), event.summary.as_str()), ("mine", "do it"));
+        assert_eq!((plain.report.at, &event.key), (AROUND.now, &None));
+        let keyed = Around { key: Some("batch 1"), ..AROUND };
+        let keyed = super::read(r#"{"session":"s","kind":"error","error":"it broke"}"#, 3, keyed).unwrap();
+        assert_eq!(keyed.report.event.key.as_deref(), Some("batch 1 3"));
+        assert_eq!(keyed.report.event.summary, "it broke");
+        for (wrong, why) in [
+            (json!([]), "struct NewStep"),
+            (json!({ "kind": "error" }), "session"),
+            (json!({ "session": "", "kind": "error" }), "session is empty"),
+            (json!({ "session": "s" }), "kind"),
+            (json!({ "session": "s", "kind": "moon" }), "moon"),
+            (json!({ "session": "s", "kind": "rewind" }), "stepback itself"),
+            (json!({ "session": "s", "kind": "error", "tool": 1 }), "expected a string"),
+            (json!({ "session": "s", "kind": "error", "at": "yesterday" }), "year"),
+            (json!({ "session": "s", "kind": "error", "color": "red" }), "color"),
+            (json!({ "session": "s", "kind": "error", "cost_usd": -1 }), "cost_usd"),
+            (json!({ "session": "s", "kind": "error", "duration_us": -1 }), "-1"),
+            (json!({ "session": "x".repeat(2000), "kind": "error" }), "2000 bytes"),
+        ] {
+            let error = read(&wrong).err().unwrap();
+            assert!(error.contains(why), "{wrong}: {error}");
+        }
+        let deep = format!(
+            "{{\"session\":\"s\",\"kind\":\"error\",\"input\":{}1{}}}",
+            "[".repeat(200),
+            "]".repeat(200)
+        );
+        assert!(super::read(&deep, 0, AROUND).err().unwrap().contains("recursion"));
+    }
+
+    #[test]
+    fn secrets_go_and_long_texts_are_cut() {
+        let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
+        let ready = read(&json!({
+            "session": "s", "kind": "tool-end", "tool": "sh", "input": { "command": format!("curl -H {secret}") },
+            "output": "x".repeat(200_000), "memory": { "token": secret }, "messages": [{ "role": "user", "content": secret }],
+        }))
+        .unwrap();
+        let all = format!("{:?} {:?}", ready.report.event, ready.report.learned.memory);
+        assert!(!all.contains(secret) && !ready.said.unwrap().lines[0].contains(secret));
+        assert!(ready.left_out > 100_000);
+        assert!(ready.report.event.output.unwrap().as_str().unwrap().contains("bytes left out"));
+    }
+}

@@ -1,0 +1,296 @@
+//! What goes on in the store, for whoever wants to know at once.
+//!
+//! One task notices that something was committed, by this server or by anybody else, and wakes whoever follows. Those keep
+//! nothing but their place in the log, and read on from there at their own pace: a slow one is behind, and neither loses a
+//! step nor holds anybody up. Everything that is no step is only hinted at.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use stepback_agents::inbox;
+use stepback_engine::Engine;
+use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_model::record::StepKind;
+use stepback_store::port::{CommitMark, Placed};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::api::stops::stops;
+use crate::documents::control::StopDocument;
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// How many may follow at once.
+const MOST: usize = 128;
+/// How many steps are read at once.
+const PAGE: u64 = 256;
+/// How long one look for commits waits.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often is looked for what is no commit: notes of hooks, agents that wait.
+const ASIDE: Duration = Duration::from_millis(500);
+/// How often somebody hears at most that something else changed.
+const HINTS: Duration = Duration::from_millis(500);
+/// After so long without news, somebody hears that there are none.
+const QUIET: Duration = Duration::from_secs(15);
+/// How long to wait when the store does not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What was seen last.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    mark: Option<CommitMark>,
+    stops: Arc<Vec<StopDocument>>,
+}
+
+/// What goes on in the store.
+pub struct Live {
+    seen: watch::Sender<Seen>,
+    closing: watch::Sender<bool>,
+    room: Arc<Semaphore>,
+    /// Whether somebody looks.
+    looking: Mutex<bool>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            seen: watch::Sender::default(),
+            closing: watch::Sender::default(),
+            room: Arc::new(Semaphore::new(MOST)),
+            looking: Mutex::default(),
+        }
+    }
+}
+
+impl Live {
+    /// Ends everybody who follows: the server is about to end.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    fn subscribe(&self, work: &Work) -> watch::Receiver<Seen> {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.subscribe();
+        if !std::mem::replace(&mut *looking, true) {
+            tokio::spawn(look(work.clone()));
+        }
+        seen
+    }
+
+    /// Whether looking is over, because nobody wants to know any more.
+    fn is_over(&self) -> bool {
+        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        *looking = self.seen.receiver_count() > 0 && !*self.closing.borrow();
+        !*looking
+    }
+}
+
+/// Looks for commits and for what hooks left, for as long as somebody wants to know.
+async fn look(work: Work) {
+    let live = work.live();
+    let mut aside: Option<Instant> = None;
+    while !live.is_over() {
+        let mark = live.seen.borrow().mark;
+        let due = aside.is_none_or(|last| last.elapsed() >= ASIDE);
+        if due {
+            aside = Some(Instant::now());
+        }
+        let found = work.run(move |engine| {
+            let stops = match due {
+                true => {
+                    take_in(engine)?;
+                    let waiting = stops(engine)?;
+                    Some(waiting.iter().map(|(id, _, stop)| StopDocument::of(id, stop)).collect::<Vec<_>>())
+                }
+                false => None,
+            };
+            let mark = match mark {
+                Some(mark) => engine.store.wait_for_commit(mark, LOOK)?,
+                None => engine.store.mark()?,
+            };
+            Ok((mark, stops))
+        });
+        match found.await {
+            Ok((mark, stops)) => {
+                live.seen.send_if_modified(|seen| {
+                    let stops = stops.filter(|stops| *stops != *seen.stops);
+                    let changed = seen.mark != Some(mark) || stops.is_some();
+                    seen.mark = Some(mark);
+                    seen.stops = stops.map_or_else(|| seen.stops.clone(), Arc::new);
+                    changed
+                });
+            }
+            // It is said to everybody who asks for something; here it is only waited for.
+            Err(_) => sleep(AGAIN).await,
+        }
+    }
+}
+
+/// Takes in what hooks had no time to record.
+fn take_in(engine: &Engine<'_>) -> Result<(), Problem> {
+    let Some(dir) = engine.store.local_dir() else { return Ok(()) };
+    for workspace in engine.store.workspaces()? {
+        let own = dir.join("workspaces").join(workspace.id.to_string());
+        if !inbox::is_empty(Path::new(&own)) {
+            // One that cannot be opened right now keeps nobody from hearing of the others.
+            let _ = work::opened(engine, workspace.id);
+        }
+    }
+    Ok(())
+}
+
+/// Which steps somebody wants to hear of. What is `None` or empty does not limit.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Of this workspace.
+    pub workspace: Option<WorkspaceId>,
+    /// Of this session.
+    pub session: Option<SessionId>,
+    /// Of one of these kinds.
+    pub kinds: Vec<StepKind>,
+}
+
+impl Wanted {
+    fn step(&self, placed: &Placed) -> bool {
+        let step = &placed.stored.checkpoint.step;
+        self.workspace.is_none_or(|workspace| workspace == placed.workspace)
+            && self.session.is_none_or(|session| session == step.session)
+            && (self.kinds.is_empty() || self.kinds.contains(&step.kind))
+    }
+
+    fn stop(&self, stop: &StopDocument) -> bool {
+        self.workspace.is_none_or(|workspace| workspace.to_string() == stop.workspace)
+            && self.session.is_none_or(|session| session.to_string() == stop.session)
+    }
+}
+
+/// Something to tell.
+#[derive(Debug)]
+pub enum News {
+    /// Steps that were committed, in order.
+    Steps(Vec<Placed>),
+    /// Something was committed: besides steps, what is known of sessions, annotations and operations may have changed.
+    Changed,
+    /// These agents wait now, and no others.
+    Stops(Vec<StopDocument>),
+    /// Nothing happened for a while.
+    Quiet,
+}
+
+/// Somebody's place in the log.
+pub struct Follower {
+    work: Work,
+    wanted: Wanted,
+    position: u64,
+    /// There may be more behind the position.
+    behind: bool,
+    seen: watch::Receiver<Seen>,
+    mark: Option<CommitMark>,
+    stops: Vec<StopDocument>,
+    closing: watch::Receiver<bool>,
+    /// When to tell that something changed, and when it was told last.
+    hint: Option<Instant>,
+    hinted: Option<Instant>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Follower {
+    /// Begins behind a position, or now.
+    pub async fn begin(work: &Work, wanted: Wanted, after: Option<u64>) -> Result<Self, Problem> {
+        let live = work.live();
+        let permit = live.room.clone().try_acquire_owned().map_err(|_| {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", format!("{MOST} clients follow already"))
+                .hint("end one of them, or follow several sessions with one connection")
+        })?;
+        let seen = live.subscribe(work);
+        let newest = work.run(|engine| Ok(engine.store.newest_position()?)).await?;
+        if let Some(after) = after.filter(|after| *after > newest) {
+            let what = format!("the log ends at {newest}, and there is nothing behind {after} to come");
+            return Err(Problem::usage(what).hint("begin without a position: this may be another store"));
+        }
+        Ok(Self {
+            work: work.clone(),
+            wanted,
+            position: after.unwrap_or(newest),
+            behind: true,
+            mark: None,
+            seen,
+            stops: Vec::new(),
+            closing: live.closing.subscribe(),
+            hint: None,
+            hinted: None,
+            _permit: permit,
+        })
+    }
+
+    /// How far it has come: who goes on from here misses nothing.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// What is next; `None` at the end of the server. Nothing is lost if somebody stops waiting for it.
+    pub async fn next(&mut self) -> Option<News> {
+        loop {
+            if *self.closing.borrow() {
+                return None;
+            }
+            if self.behind {
+                let position = self.position;
+                let read = self.work.run(move |engine| Ok(engine.store.follow(position, PAGE)?)).await;
+                let Ok(mut page) = read else {
+                    sleep(AGAIN).await;
+                    continue;
+                };
+                self.behind = page.len() as u64 >= PAGE;
+                self.position = page.last().map_or(position, |last| last.position);
+                page.retain(|placed| self.wanted.step(placed));
+                if !page.is_empty() {
+                    return Some(News::Steps(page));
+                }
+                continue;
+            }
+            if self.hint.is_some_and(|hint| hint <= Instant::now()) {
+                (self.hint, self.hinted) = (None, Some(Instant::now()));
+                return Some(News::Changed);
+            }
+            if let Some(stops) = self.look() {
+                return Some(News::Stops(stops));
+            }
+            if self.behind {
+                continue;
+            }
+            let due = self.hint.unwrap_or_else(|| Instant::now() + QUIET);
+            tokio::select! {
+                changed = self.seen.changed() => changed.ok()?,
+                _ = self.closing.changed() => {}
+                () = sleep_until(due) => {
+                    if self.hint.is_none() {
+                        return Some(News::Quiet);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes note of what was seen. Returns which agents wait, if that changed.
+    fn look(&mut self) -> Option<Vec<StopDocument>> {
+        let seen = self.seen.borrow_and_update();
+        if seen.mark != self.mark {
+            // The first mark is no commit, it only says where we are.
+            if self.mark.is_some() && self.hint.is_none() {
+                let now = Instant::now();
+                self.hint = Some(self.hinted.map_or(now, |last| now.max(last + HINTS)));
+            }
+            self.mark = seen.mark;
+            self.behind = true;
+        }
+        let stops: Vec<StopDocument> =
+            seen.stops.iter().filter(|stop| self.wanted.stop(stop)).cloned().collect();
+        (stops != self.stops).then(|| {
+            self.stops.clone_from(&stops);
+            stops
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! What agents elsewhere report: stored once, in order, and answered when it is durable.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::{Place, Reply};
+
+fn event(session: &str, id: &str) -> Value {
+    json!({ "session": session, "kind": "agent-step", "id": id, "summary": format!("step {id}"), "input": { "n": id } })
+}
+
+fn batch(events: &[Value]) -> Value {
+    json!({ "workspace": "shop", "agent": "mine", "events": events })
+}
+
+fn send(place: &Place, headers: &str, body: &[u8]) -> Reply {
+    place.send("POST", "/api/v1/ingest", headers, body)
+}
+
+fn numbers(taken: &Value) -> Vec<u64> {
+    taken["steps"].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+const JSON: &str = "content-type: application/json\r\n";
+const LINES: &str = "content-type: application/x-ndjson\r\n";
+
+#[test]
+fn a_batch_becomes_steps_of_a_session_that_can_be_gone_through() {
+    let place = Place::new();
+    let call = |kind: &str, more: Value| {
+        let mut event = json!({ "session": "s1", "kind": kind, "id": "c1", "call": "c1", "tool": "search" });
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    let sent = batch(&[
+        json!({ "session": "s1", "kind": "user-input", "id": "p1", "input": "find it", "at": "2026-01-02T03:04:05Z",
+                "messages": [{ "role": "user", "content": "find it" }] }),
+        call(
+            "tool-start",
+            json!({ "input": { "query": "it" }, "memory": { "seen": 1 }, "at": "2026-01-02T03:04:06Z" }),
+        ),
+        call("tool-end", json!({ "output": "here", "at": "2026-01-02T03:04:07.5Z" })),
+        json!({ "session": "s1", "kind": "model-end", "id": "m1", "model": "some-model", "cost_usd": 0.25,
+                "output": "found", "messages": [{ "role": "assistant", "content": "found" }], "ended": true }),
+    ]);
+    let taken = place.post("/ingest", &sent).with(200);
+    assert_eq!((&taken["accepted"], &taken["rejected"]), (&json!(4), &json!(0)));
+    assert_eq!(numbers(&taken), [1, 2, 3, 4]);
+
+    let session = place.get("/sessions/s1").with(200);
+    assert_eq!((&session["agent"], &session["title"]), (&json!("mine"), &json!("find it")));
+    assert_eq!((&session["model"], &session["cost_usd"]), (&json!("some-model"), &json!(0.25)));
+    assert_eq!((&session["workspace"], &session["imported"]), (&taken["workspace"], &json!(false)));
+    assert!(session["ended_at"].is_string());
+    let end = place.get("/sessions/s1/steps/3").with(200);
+    assert_eq!((&end["output"], &end["duration_us"]), (&json!("here"), &json!(1_500_000)));
+    assert_eq!(place.get("/sessions/s1/steps/2/state/memory").with(200), json!({ "seen": 1 }));
+    let said = place.get("/sessions/s1/steps/4/state/conversation").with(200);
+    assert_eq!(said["items"].as_array().unwrap().len(), 2);
+    assert_eq!(said["items"][1]["message"]["content"], "found");
+    assert_eq!(place.get("/sessions/s1/timeline").with(200)["summary"]["steps"], 4);
+
+    let again = place.post("/ingest", &sent).with(200);
+    assert_eq!(again, taken, "delivered again, it is answered the same");
+    assert_eq!(place.get("/sessions/s1").with(200)["cost_usd"], 0.25);
+    assert_eq!(place.get("/sessions/s1/timeline").with(200)["summary"]["steps"], 4);
+
+    // There are no files, and nothing pretends that there were.
+    let workspace = taken["workspace"].as_str().unwrap();
+    assert_eq!(place.get(&format!("/workspaces/{workspace}")).with(200)["root"], "remote:shop");
+    place.post(&format!("/workspaces/{workspace}/checkpoints"), &json!({ "label": "x" })).problem(409);
+    place.post(&format!("/workspaces/{workspace}/rewind-plans"), &json!({ "point": "#1" })).problem(409);
+    place.get(&format!("/workspaces/{workspace}/changes")).problem(409);
+}
+
+#[test]
+fn what_is_wrong_is_told_by_its_place_and_the_rest_is_stored() {
+    let place = Place::new();
+    let taken = place
+        .post("/ingest", &batch(&[event("s", "1"), json!({ "session": "s" }), json!(7), event("s", "2")]))
+        .with(200);
+    assert_eq!((&taken["accepted"], &taken["rejected"]), (&json!(2), &json!(2)));
+    assert_eq!(taken["steps"], json!([1, null, null, 2]));
+    assert_eq!((&taken["errors"][0]["index"], &taken["errors"][1]["index"]), (&json!(1), &json!(2)));
+    assert!(taken["errors"][0]["detail"].as_str().unwrap().contains("kind"));
+    let nothing = place.post("/ingest", &batch(&[json!({})])).with(200);
+    assert_eq!((&nothing["accepted"], &nothing["workspace"]), (&json!(0), &Value::Null));
+}
+
+#[test]
+fn lines_and_gzip_are_taken_too_and_a_key_stands_for_missing_ids() {
+    let place = Place::new();
+    let lines = "{\"session\":\"s\",\"kind\":\"agent-step\"}\n\n{\"session\":\"s\",\"kind\":\"agent-step\"}\r\nnonsense\n";
+    let target = "/api/v1/ingest?workspace=shop&agent=mine";
+    let headers = format!("{LINES}content-encoding: gzip\r\nidempotency-key: batch-7\r\n");
+    let first = place.send("POST", target, &headers, &packed(lines.as_bytes())).with(200);
+    assert_eq!(first["steps"], json!([1, 2, null]));
+    let again = place.send("POST", target, &headers, &packed(lines.as_bytes())).with(200);
+    assert_eq!(again["steps"], first["steps"]);
+    let other = place.send("POST", target, LINES, lines.as_bytes()).with(200);
+    assert_eq!(other["steps"], json!([3, 4, null]), "without a key they are others");
+}
+
+#[test]
+fn a_workspace_here_is_named_by_its_id_or_root() {
+    let place = Place::new();
+    place.write("file", "1");
+    place.checkpoint("one");
+    for name in [place.workspace(), place.root.to_str().unwrap().to_owned()] {
+        let body = json!({ "workspace": name, "agent": "mine", "events": [event("s", &name)] });
+        assert_eq!(place.post("/ingest", &body).with(200)["workspace"], place.workspace());
+    }
+    // Files are those of the step it grew from.
+    let files = place.get("/sessions/s/steps/3/state").with(200);
+    assert_eq!(files["items"][0]["path"], "file");
+    for (name, status) in
+        [("/nowhere".to_owned(), 404), ("0".repeat(32), 404), (" ".into(), 400), ("x".repeat(300), 400)]
+    {
+        let body = json!({ "workspace": name, "agent": "mine", "events": [event("s", "1")] });
+        place.post("/ingest", &body).problem(status);
+    }
+}
+
+#[test]
+fn malformed_bodies_are_refused_and_nothing_is_stored() {
+    let place = Place::new();
+    let deep = format!("{{\"agent\":\"a\",\"events\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let many = format!("{{\"agent\":\"a\",\"events\":[{}0]}}", "0,".repeat(20_000));
+    let gzip = format!("{JSON}content-encoding: gzip\r\n");
+    let bomb = packed(&vec![b' '; 200 << 20]);
+    assert!(bomb.len() < 2 << 20);
+    let cut = &packed(batch(&[event("s", "1")]).to_string().as_bytes())[..40];
+    for (headers, body, status) in [
+        (JSON, &b""[..], 400),
+        (JSON, b"\xff\xfe", 400),
+        (JSON, b"{\"events\":[\"\xff\"]}", 400),
+        (LINES, b"{\"session\":\"\xff\"}", 400),
+        (LINES, b"\n \n", 400),
+        (JSON, b"[]", 400),
+        (JSON, b"{\"events\":[]}", 400),
+        (JSON, b"{\"events\":{}}", 400),
+        (JSON, b"{\"events\":[1],\"other\":1}", 400),
+        (JSON, b"{\"events\":[1],\"agent\":1}", 400),
+        (JSON, b"{\"events\":[1", 400),
+        (JSON, many.as_bytes(), 413),
+        ("", b"{\"events\":[1]}", 415),
+        ("content-type: text/plain\r\n", b"{\"events\":[1]}", 415),
+        ("content-type: application/json\r\ncontent-encoding: br\r\n", b"x", 415),
+        (gzip.as_str(), b"{\"events\":[1]}", 400),
+        (gzip.as_str(), cut, 400),
+        (gzip.as_str(), &bomb, 413),
+        (JSON, &vec![b' '; 100 << 20], 413),
+        ("content-type: application/json\r\nidempotency-key: \r\n", b"{\"events\":[1]}", 400),
+    ] {
+        send(&place, headers, body).problem(status);
+    }
+    let deep = send(&place, JSON, deep.as_bytes()).with(200);
+    assert_eq!(deep["accepted"], 0);
+    assert_eq!(place.get("/workspaces").with(200)["items"], json!([]), "nothing was stored");
+    // A body whose end nobody ever sends holds up nobody else.
+    let _half =
+        place.open("POST", "/api/v1/ingest", "content-type: application/json\r\ncontent-length: 100\r\n");
+    assert_eq!(place.post("/ingest", &batch(&[event("s", "1")])).with(200)["accepted"], 1);
+}
+
+#[test]
+fn who_sends_too_much_at_once_is_told_to_come_back() {
+    let place = Place::new();
+    // Room is taken before the body is read.
+    let hogs: Vec<_> = (0..3)
+        .map(|_| place.open("POST", "/api/v1/ingest", &format!("{JSON}content-length: {}\r\n", 16 << 20)))
+        .collect();
+    let sent = batch(&[event("s", "1")]);
+    let refused = loop {
+        let reply = place.post("/ingest", &sent);
+        if reply.status != 200 {
+            break reply;
+        }
+    };
+    refused.problem(429);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    place.get("/workspaces").with(200);
+    drop(hogs);
+    let taken = loop {
+        let reply = place.post("/ingest", &sent);
+        if reply.status != 429 {
+            break reply.with(200);
+        }
+    };
+    assert_eq!(taken["accepted"], 1);
+}
+
+#[test]
+fn many_at_once_are_all_stored_each_session_in_its_order() {
+    let place = Place::new();
+    let (sessions, batches, events) = (6, 12, 25);
+    let stored: Vec<Vec<u64>> = thread::scope(|scope| {
+        let place = &place;
+        let one = |session: usize| {
+            let mut all = Vec::new();
+            for number in 0..batches {
+                let ids: Vec<Value> =
+                    (0..events).map(|at| event(&format!("s{session}"), &format!("{number}-{at}"))).collect();
+                let workspace = format!("shop-{}", session % 2);
+                let body = json!({ "workspace": workspace, "agent": "mine", "events": ids });
+                all.extend(numbers(&place.post("/ingest", &body).with(200)));
+            }
+            all
+        };
+        let threads: Vec<_> = (0..sessions).map(|session| scope.spawn(move || one(session))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (session, numbers) in stored.iter().enumerate() {
+        assert!(numbers.is_sorted(), "session {session} is in order");
+        let first = place.get(&format!("/sessions/s{session}/steps/{}", numbers[0])).with(200);
+        assert_eq!(first["summary"], "step 0-0");
+        let shown = place.get(&format!("/sessions/s{session}/timeline?limit=1000")).with(200);
+        assert_eq!(shown["summary"]["steps"], batches * events);
+    }
+    for half in 0..2 {
+        let all: HashSet<u64> = stored.iter().skip(half).step_by(2).flatten().copied().collect();
+        assert_eq!(all, (1..=(sessions / 2 * batches * events) as u64).collect(), "no gap and no double");
+    }
+}
