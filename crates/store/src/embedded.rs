@@ -20,6 +20,7 @@ use crate::error::StoreError;
 use crate::pack;
 use crate::recent;
 
+mod answer;
 mod chain;
 mod find;
 mod index;

@@ -13,6 +13,7 @@ pub mod memory;
 mod pack;
 pub mod port;
 mod query;
+mod rank;
 pub mod recent;
 mod scan;
 pub mod search;

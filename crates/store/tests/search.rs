@@ -60,7 +60,8 @@ fn pattern() -> impl Strategy<Value = Pattern> {
         "\\PC{1,4}"
     ];
     let words = term.prop_filter_map("not a search", |text| Pattern::words(&text).ok());
-    prop_oneof![3 => words, 1 => "[a-z_ ]{1,3}|\\PC{1,2}|ß|i".prop_map(|text| Pattern::substring(&text).unwrap())]
+    let long = text().prop_filter_map("nothing", |text| Pattern::substring(&text).ok());
+    prop_oneof![3 => words, 1 => long, 1 => "[a-z_ ]{1,3}|\\PC{1,2}|ß|i".prop_map(|text| Pattern::substring(&text).unwrap())]
 }
 
 proptest! {
@@ -139,4 +140,50 @@ fn nobody_else_can_read_the_index() {
             assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{:?}", entry.file_name());
         }
     }
+}
+
+/// Common words in more steps than are ranked, counted or tried: everything is still found, once, and totals say what they are.
+#[test]
+fn what_very_many_steps_have_is_gone_through_to_the_end() {
+    const STEPS: usize = 10_600;
+    let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
+    let store = EmbeddedStore::open(&dir.path().join("store")).unwrap();
+    let text = |at: usize| match at {
+        7 => "common(x) needle haystack".to_string(),
+        _ if at % 900 == 500 => "common(x) common(x) better".to_string(),
+        _ => format!("common(x) number{at}"),
+    };
+    let documents: Vec<_> = (1..=STEPS).map(|at| vec![(Field::Output, text(at))]).collect();
+    fill(&store, &documents);
+    let words = |text: &str| Search::new(Pattern::words(text).unwrap(), 300);
+    let all = store.search(&words("common")).unwrap();
+    assert!(all.at_least && all.total >= 10_000, "{}", all.total);
+    assert_eq!(numbers(&all)[0], 10_400, "the newest of the best");
+    // Through the ranked ones and behind them, page by page.
+    let (mut seen, mut skip) = (Vec::new(), 0);
+    while skip < 1200 {
+        let page = store.search(&Search { skip, ..words("common") }).unwrap();
+        seen.extend(numbers(&page));
+        skip = page.next.unwrap();
+    }
+    seen.sort_unstable();
+    let newest: Vec<u64> = (STEPS as u64 - 1199..=STEPS as u64).collect();
+    assert_eq!(seen, newest);
+    // What only few matches fulfil is found among all of them.
+    let among = stepback_store::port::Query { before: Some(10), ..Default::default() };
+    let old = store.search(&Search { among, ..words("common") }).unwrap();
+    assert_eq!((old.total, old.at_least), (9, false));
+    let many = stepback_store::port::Query { after: Some(1000), ..Default::default() };
+    let most = store.search(&Search { among: many, ..words("common") }).unwrap();
+    assert!(most.hits.len() == 300 && most.at_least && most.total >= 9000, "{}", most.total);
+    let rare = store.search(&words("common needle")).unwrap();
+    assert_eq!((numbers(&rare), rare.total, rare.at_least), (vec![7], 1, false));
+    let substring = |text: &str| store.search(&Search::new(Pattern::substring(text).unwrap(), 20)).unwrap();
+    assert_eq!(numbers(&substring("needle hay")), [7]);
+    assert_eq!(substring("needle  hay").total, 0);
+    let signs = substring("n(x) ");
+    assert!(signs.at_least && signs.total >= 1000 && signs.hits.len() == 20);
+    assert_eq!(numbers(&signs)[0], STEPS as u64);
+    let newest_first = store.search(&Search { ranked: false, ..words("common") }).unwrap();
+    assert_eq!(numbers(&newest_first)[..2], [STEPS as u64, STEPS as u64 - 1]);
 }

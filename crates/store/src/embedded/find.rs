@@ -7,7 +7,7 @@ use stepback_model::record::StepKind;
 
 use super::log::{self, COLUMNS, WIDTH};
 use crate::error::StoreError;
-use crate::port::{By, Cursor, Page, Placed, Query, StoredCheckpoint, Tally};
+use crate::port::{By, COUNTED, Cursor, Page, Placed, Query, StoredCheckpoint, Tally};
 
 /// What a step must fulfil: SQL about a row `s`, beginning with ` AND` unless it is empty, and its parameters.
 #[derive(Default)]
@@ -29,15 +29,17 @@ impl Conditions {
     pub fn of(workspace: Option<WorkspaceId>, query: &Query, sessions: &str) -> Self {
         let mut all = Self::default();
         let text = |text: &String| Value::Text(text.clone());
-        let flag = |flag: bool| Value::Integer(i64::from(flag));
         if let Some(workspace) = workspace {
-            all.add("s.workspace = ?", Value::Blob(workspace.as_bytes().to_vec()));
+            // A plus sign keeps an index from being used: a session, a call, a label narrow it down further.
+            let plus = if narrows(query) { "+" } else { "" };
+            all.add(&format!("{plus}s.workspace = ?"), Value::Blob(workspace.as_bytes().to_vec()));
         }
         if let Some(session) = query.session {
             all.add("s.session = ?", Value::Blob(session.as_bytes().to_vec()));
         }
         if let Some(agent) = &query.agent {
-            all.add(&format!("s.session IN (SELECT id FROM {sessions} WHERE agent = ?)"), text(agent));
+            // Steps of an agent are everywhere, and come in order if they are not looked up session by session.
+            all.add(&format!("+s.session IN (SELECT id FROM {sessions} WHERE agent = ?)"), text(agent));
         }
         if let Some(worker) = &query.worker {
             all.add("s.worker = ?", text(worker));
@@ -51,8 +53,11 @@ impl Conditions {
         if let Some(iteration) = query.iteration {
             all.add("s.iteration = ?", number(iteration));
         }
-        if let Some(failed) = query.failed {
-            all.add("s.failed = ?", flag(failed));
+        match query.failed {
+            // The very words of the index.
+            Some(true) => all.sql.push_str(" AND s.failed = 1"),
+            Some(false) => all.sql.push_str(" AND +s.failed = 0"),
+            None => {}
         }
         if let Some(since) = query.since {
             all.add("s.at >= ?", Value::Integer(since.as_micros()));
@@ -64,10 +69,13 @@ impl Conditions {
             all.add("s.state = ?", Value::Blob(state.as_bytes().to_vec()));
         }
         if let Some(checkpoint) = query.checkpoint {
-            all.add("(s.trigger_kind IS NOT NULL) = ?", flag(checkpoint));
+            // The very words of the index.
+            let is = if checkpoint { "IS NOT" } else { "IS" };
+            all.sql.push_str(&format!(" AND s.trigger_kind {is} NULL"));
         }
         if let Some(hidden) = query.hidden {
-            all.add("(s.hidden_by IS NOT NULL) = ?", flag(hidden));
+            let is = if hidden { "IS NOT" } else { "IS" };
+            all.sql.push_str(&format!(" AND s.hidden_by {is} NULL"));
         }
         if let Some(label) = &query.label {
             all.add("s.label = ?", text(label));
@@ -90,6 +98,55 @@ impl Conditions {
             all.values.extend(query.kinds.iter().map(|kind| Value::Text(kind.as_str().to_string())));
         }
         all
+    }
+}
+
+/// Whether a condition leaves so few steps that putting these in order costs less than going through all that are.
+fn narrows(query: &Query) -> bool {
+    query.session.is_some() || query.call.is_some() || query.label.is_some()
+}
+
+/// Indexes in the log that questions need. They are made when somebody first asks such a question of many steps: whoever only
+/// records never pays for them. SQLite keeps them up to date, whichever program writes.
+fn indexes(workspace: Option<WorkspaceId>, query: &Query) -> Vec<&'static str> {
+    let mut needed = Vec::new();
+    let mut need = |is_asked: bool, sql: &'static str| needed.extend(is_asked.then_some(sql));
+    need(query.session.is_some(), "steps_of_session ON steps (session, number)");
+    need(query.call.is_some(), "steps_of_call ON steps (call) WHERE call IS NOT NULL");
+    need(query.label.is_some(), "steps_labelled ON steps (label) WHERE label IS NOT NULL");
+    if workspace.is_some() && !narrows(query) {
+        need(query.failed == Some(true), "steps_failed ON steps (workspace, number) WHERE failed = 1");
+        need(query.kinds.len() == 1, "steps_of_kind ON steps (workspace, kind, number)");
+        need(query.tool.is_some(), "steps_of_tool ON steps (workspace, tool COLLATE NOCASE, number)");
+        let by_time = query.by == By::Time || query.since.is_some() || query.until.is_some();
+        need(by_time, "steps_in_time ON steps (workspace, at, position)");
+        need(
+            query.by == By::Duration,
+            "steps_by_duration ON steps (workspace, coalesce(duration, -1), position)",
+        );
+    }
+    needed
+}
+
+/// With fewer steps, looking at all of them is fast enough.
+const MANY: i64 = 20_000;
+
+/// Makes the indexes that a question needs. Only for speed, so that it is no harm if somebody else is writing or the disk is full.
+fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) {
+    let steps =
+        || db.query_row("SELECT coalesce(max(position), 0) FROM steps", [], |row| row.get::<_, i64>(0));
+    let needed = indexes(workspace, query);
+    if needed.is_empty() || steps().is_ok_and(|steps| steps < MANY) {
+        return;
+    }
+    for index in needed {
+        let name = index.split(' ').next().unwrap_or_default();
+        let is_there = db
+            .prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")
+            .and_then(|mut statement| statement.exists([name]));
+        if is_there.is_ok_and(|is_there| !is_there) {
+            let _ = db.execute_batch(&format!("CREATE INDEX IF NOT EXISTS {index}"));
+        }
     }
 }
 
@@ -120,6 +177,9 @@ pub(super) fn steps(
     workspace: WorkspaceId,
     query: &Query,
 ) -> Result<Vec<StoredCheckpoint>, StoreError> {
+    if query.session.is_some() {
+        make_indexes(db, Some(workspace), &Query { session: query.session, ..Query::default() });
+    }
     let rows = rows(db, Some(workspace), query, query.limit)?;
     Ok(rows.into_iter().map(|(_, placed)| placed.stored).collect())
 }
@@ -129,6 +189,7 @@ pub(super) fn page(
     workspace: Option<WorkspaceId>,
     query: &Query,
 ) -> Result<Page, StoreError> {
+    make_indexes(db, workspace, query);
     // The total and the page are of the same moment.
     let _snapshot = db.unchecked_transaction()?;
     // One more than asked for tells whether there are more.
@@ -136,18 +197,23 @@ pub(super) fn page(
     let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let more = rows.len() > most;
     rows.truncate(most);
-    let total = match query.limit.is_none() && query.from.is_none() {
-        true => rows.len() as u64,
-        false => {
-            let Conditions { sql, values } = Conditions::of(workspace, query, "sessions");
-            let sql = format!("SELECT count(*) FROM steps s WHERE 1{sql}");
-            let total: i64 =
-                db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
-            total as u64
-        }
+    let (total, at_least) = match !more && query.from.is_none() && most > 0 {
+        true => (rows.len() as u64, false),
+        false => count(db, workspace, query)?,
     };
     let next = rows.last().filter(|_| more).map(|(place, _)| *place);
-    Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least: false, next })
+    Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least, next })
+}
+
+/// How many steps a query asks for, and whether nobody counted further.
+fn count(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Result<(u64, bool), StoreError> {
+    let Conditions { sql, mut values } = Conditions::of(workspace, query, "sessions");
+    let most = if query.count_all { u64::MAX } else { COUNTED };
+    values.push(number(most.saturating_add(1)));
+    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM steps s WHERE 1{sql} LIMIT ?)");
+    let total: i64 = db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+    let total = total as u64;
+    Ok((total.min(most), total > most))
 }
 
 pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {

@@ -11,28 +11,34 @@ use std::sync::PoisonError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params, params_from_iter};
 use stepback_model::ids::WorkspaceId;
-use stepback_model::search::{Field, Pattern, Phrase, words};
+use stepback_model::search::{Field, Texts, fold, words};
 
-use super::find::{self, Conditions};
+use super::answer::{self, Places};
 use super::log::{self, COLUMNS, WIDTH};
 use super::{EmbeddedStore, PATIENCE, make_private, schema};
 use crate::error::StoreError;
-use crate::port::{Document, Found, Hit, Query, Search, StoredCheckpoint};
+use crate::port::{Document, Found, Hit, Search, StoredCheckpoint};
 use crate::search::{pack, unpack};
 
 /// File name of the index inside the store's directory.
 const INDEX: &str = "search.sqlite";
 
 /// What the index is made of; one of another version is made again.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
-CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 0), commits INTEGER NOT NULL);
-INSERT INTO state VALUES (0, -1);
+CREATE TABLE state (
+    id INTEGER PRIMARY KEY CHECK (id = 0),
+    commits INTEGER NOT NULL,
+    documents INTEGER NOT NULL,
+    words INTEGER NOT NULL
+);
+INSERT INTO state VALUES (0, -1, 0, 0);
 CREATE TABLE texts (
     position INTEGER PRIMARY KEY,
     id BLOB NOT NULL,
     said TEXT,
+    words INTEGER NOT NULL,
     raw_len INTEGER NOT NULL,
     text BLOB NOT NULL
 );
@@ -47,7 +53,7 @@ const SAID_INDEX: &str = "CREATE INDEX IF NOT EXISTS steps_said ON steps (purged
 
 /// An open index.
 pub(super) struct Index {
-    db: Connection,
+    pub(super) db: Connection,
 }
 
 impl EmbeddedStore {
@@ -118,7 +124,8 @@ fn make_tables(db: &Connection) -> Result<(), StoreError> {
     if version != VERSION {
         let columns: Vec<&str> = Field::ALL.iter().map(|field| field.as_str()).collect();
         transaction.execute_batch(
-            "DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS texts; DROP TABLE IF EXISTS state;",
+            "DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS trigrams; DROP TABLE IF EXISTS texts;
+             DROP TABLE IF EXISTS state;",
         )?;
         transaction.execute_batch(TABLES)?;
         // The words are taken apart and folded by us; this tokenizer splits them at blanks and does nothing else to them.
@@ -127,6 +134,11 @@ fn make_tables(db: &Connection) -> Result<(), StoreError> {
                                                    tokenize = \"ascii tokenchars '_'\")",
             columns.join(", ")
         ))?;
+        // Only which steps have three characters, not where: the texts are looked at anyway.
+        transaction.execute_batch(
+            "CREATE VIRTUAL TABLE trigrams USING fts5(all_texts, content = '', contentless_delete = 1, detail = 'none',
+                                                      tokenize = \"trigram case_sensitive 1\")",
+        )?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     transaction.commit()?;
@@ -162,7 +174,8 @@ impl Index {
     fn clear(&self) -> Result<(), StoreError> {
         let transaction = self.begin()?;
         transaction.execute_batch(
-            "DELETE FROM texts; INSERT INTO words (words) VALUES ('delete-all'); UPDATE state SET commits = -1;",
+            "DELETE FROM texts; INSERT INTO words (words) VALUES ('delete-all');
+             INSERT INTO trigrams (trigrams) VALUES ('delete-all'); UPDATE state SET commits = -1, documents = 0, words = 0;",
         )?;
         transaction.commit()?;
         Ok(())
@@ -214,9 +227,16 @@ impl Index {
                 .query_row([id], |row| row.get(0))
                 .optional()?;
             let Some(position) = position else { continue };
-            let known = db.prepare_cached("DELETE FROM texts WHERE position = ?1")?.execute([position])?;
-            if known > 0 {
+            let known: Option<i64> = db
+                .prepare_cached("DELETE FROM texts WHERE position = ?1 RETURNING words")?
+                .query_row([position], |row| row.get(0))
+                .optional()?;
+            let counts = db.prepare_cached("UPDATE state SET documents = documents + ?1, words = words + ?2");
+            let count = texts.values().map(|text| words(text).count()).sum::<usize>() as i64;
+            counts?.execute([i64::from(known.is_none()), count - known.unwrap_or(0)])?;
+            if known.is_some() {
                 db.prepare_cached("DELETE FROM words WHERE rowid = ?1")?.execute([position])?;
+                db.prepare_cached("DELETE FROM trigrams WHERE rowid = ?1")?.execute([position])?;
             }
             let annotation = &stored.checkpoint.annotation;
             let tags = serde_json::to_string(&annotation.tags).unwrap_or_default();
@@ -226,8 +246,8 @@ impl Index {
                 || !annotation.tags.is_empty();
             let (raw_len, text) = pack(texts);
             db.prepare_cached(
-                "INSERT INTO texts (position, id, said, raw_len, text)
-                 VALUES (?1, ?2, CASE ?3 WHEN 1 THEN json_array(?4, ?5, ?6, ?7) END, ?8, ?9)",
+                "INSERT INTO texts (position, id, said, raw_len, text, words)
+                 VALUES (?1, ?2, CASE ?3 WHEN 1 THEN json_array(?4, ?5, ?6, ?7) END, ?8, ?9, ?10)",
             )?
             .execute(params![
                 position,
@@ -238,7 +258,8 @@ impl Index {
                 tags,
                 stored.purged,
                 raw_len as i64,
-                text
+                text,
+                count
             ])?;
             let mut values = vec![Value::Integer(position)];
             values.extend(Field::ALL.iter().map(|field| match texts.get(field) {
@@ -246,6 +267,8 @@ impl Index {
                 None => Value::Null,
             }));
             db.prepare_cached(&insert)?.execute(params_from_iter(values))?;
+            db.prepare_cached("INSERT INTO trigrams (rowid, all_texts) VALUES (?1, ?2)")?
+                .execute(params![position, joined(texts)])?;
         }
         transaction.commit()?;
         Ok(())
@@ -254,17 +277,14 @@ impl Index {
     pub(super) fn search(&self, search: &Search) -> Result<Found, StoreError> {
         // The total and the hits are of the same moment.
         let _snapshot = self.db.unchecked_transaction()?;
-        let (places, total) = match &search.pattern {
-            Pattern::Words { with, without } => self.words(search, &expression(with, without))?,
-            Pattern::Substring(_) => self.scan(search)?,
-        };
+        let Places { shown, total, at_least, more } = answer::places(self, search)?;
         let sql = format!(
             "SELECT {COLUMNS}, s.workspace, t.raw_len, t.text
              FROM log.steps s JOIN texts t ON t.position = s.position WHERE s.position = ?1"
         );
         let mut statement = self.db.prepare_cached(&sql)?;
-        let mut hits = Vec::with_capacity(places.len());
-        for (position, score) in places {
+        let mut hits = Vec::with_capacity(shown.len());
+        for (position, score) in shown {
             let (workspace, stored, raw_len, text) = statement.query_row([position], |row| {
                 let workspace = log::id(row, WIDTH, WorkspaceId::from_slice)?;
                 let stored = log::read_checkpoint(row)?;
@@ -273,60 +293,8 @@ impl Index {
             let snippets = search.pattern.snippets(&unpack(raw_len, &text)?);
             hits.push(Hit { workspace, stored, score, snippets });
         }
-        let end = search.skip.saturating_add(search.limit);
-        Ok(Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) })
-    }
-
-    /// Places and scores of the steps to show, and how many fit in all.
-    fn words(&self, search: &Search, expression: &str) -> Result<(Vec<(i64, f64)>, u64), StoreError> {
-        let Conditions { sql: conditions, values } =
-            Conditions::of(search.workspace, &search.among, "log.sessions");
-        let needs_steps = !conditions.is_empty() || !search.ranked;
-        let join = if needs_steps { " JOIN log.steps s ON s.position = words.rowid" } else { "" };
-        let (score, order) = match search.ranked {
-            true => ("-bm25(words)", " ORDER BY 2 DESC, 1 DESC".to_string()),
-            false => ("0.0", find::order(None, &search.among)),
-        };
-        let mut parameters = vec![Value::Text(expression.to_string())];
-        parameters.extend(values);
-        let from = format!("FROM words{join} WHERE words MATCH ?{conditions}");
-        let total: i64 = self
-            .db
-            .prepare_cached(&format!("SELECT count(*) {from}"))?
-            .query_row(params_from_iter(parameters.clone()), |row| row.get(0))?;
-        let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-        parameters.extend([number(search.limit), number(search.skip)]);
-        let sql = format!("SELECT words.rowid, {score} {from}{order} LIMIT ? OFFSET ?");
-        let places =
-            log::collect(&self.db, &sql, params_from_iter(parameters), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok((places, total as u64))
-    }
-
-    /// The same for a substring: every text is looked at.
-    fn scan(&self, search: &Search) -> Result<(Vec<(i64, f64)>, u64), StoreError> {
-        let among = match search.ranked {
-            true => Query { by: crate::port::By::Commit, oldest_first: false, ..search.among.clone() },
-            false => search.among.clone(),
-        };
-        let Conditions { sql: conditions, values } = Conditions::of(search.workspace, &among, "log.sessions");
-        let sql = format!(
-            "SELECT t.position, t.raw_len, t.text FROM texts t JOIN log.steps s ON s.position = t.position
-             WHERE 1{conditions}{}",
-            find::order(None, &among)
-        );
-        let mut statement = self.db.prepare_cached(&sql)?;
-        let mut rows = statement.query(params_from_iter(values))?;
-        let (mut places, mut total) = (Vec::new(), 0);
-        while let Some(row) = rows.next()? {
-            let text = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
-            if search.pattern.matches(&unpack(row.get(1)?, text)?) {
-                if total >= search.skip && (places.len() as u64) < search.limit {
-                    places.push((row.get(0)?, 0.0));
-                }
-                total += 1;
-            }
-        }
-        Ok((places, total))
+        let next = more.then(|| search.skip.saturating_add(search.limit));
+        Ok(Found { hits, total, at_least, next })
     }
 }
 
@@ -340,11 +308,10 @@ fn apart(text: &str) -> String {
     out
 }
 
-/// What is looked for in FTS5's words. Words have no signs in them but underscores, so that nothing in them can mean anything.
-fn expression(with: &[Phrase], without: &[Phrase]) -> String {
-    let quoted =
-        |phrase: &Phrase| format!("\"{}\"{}", phrase.words.join(" "), if phrase.prefix { " *" } else { "" });
-    let with: Vec<String> = with.iter().map(quoted).collect();
-    let with = format!("({})", with.join(" AND "));
-    without.iter().fold(with, |all, phrase| format!("({all} NOT {})", quoted(phrase)))
+/// All texts of a step as one, for their trigrams. Nobody looks for a substring that goes from one text to the next, and what
+/// is found only there is seen not to be in any of them.
+fn joined(texts: &Texts) -> String {
+    let folded: Vec<String> = texts.values().map(|text| fold(text)).collect();
+    // The tokenizer ends at a zero character; a substring that has one is looked for in every text.
+    folded.join("\n").replace('\0', "\n")
 }

@@ -1,11 +1,11 @@
 //! Queries and searches in memory: every step is looked at.
 
-use stepback_model::search::{Pattern, Phrase, Texts, Word, words};
+use stepback_model::search::{Pattern, Phrase, Word};
 
 use super::Inner;
 use crate::port::{By, Document, Found, Hit, Query, Search, StoredCheckpoint};
+use crate::rank::{Ranking, count, length, take_apart, weight};
 use crate::scan::matching;
-use crate::search::Ranking;
 
 pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StoredCheckpoint> {
     let said = |stored: &StoredCheckpoint| (stored.checkpoint.annotation.clone(), stored.purged);
@@ -18,8 +18,8 @@ pub(super) fn unindexed(inner: &Inner, most: usize) -> Vec<StoredCheckpoint> {
 
 pub(super) fn search(inner: &Inner, search: &Search) -> Found {
     let mut hits: Vec<Hit> = Vec::new();
-    let scores = match (&search.pattern, search.ranked) {
-        (Pattern::Words { with, without }, true) => Some(Scores::new(inner, with.iter().chain(without))),
+    let ranking = match (&search.pattern, search.ranked) {
+        (Pattern::Words { with, without }, true) => Some(ranking(inner, with.iter().chain(without))),
         _ => None,
     };
     let among = match search.ranked {
@@ -31,7 +31,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
         if !search.pattern.matches(&document.texts) {
             continue;
         }
-        let score = scores.as_ref().map_or(0.0, |scores| scores.score(&document.texts));
+        let score = ranking.as_ref().map_or(0.0, |ranking| ranking.score(&take_apart(&document.texts)));
         let snippets = search.pattern.snippets(&document.texts);
         hits.push(Hit { workspace, stored: stored.clone(), score, snippets });
     }
@@ -44,39 +44,15 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
     Found { hits, total, at_least: false, next: (end < total && search.limit > 0).then_some(end) }
 }
 
-/// How well steps fit a few phrases.
-struct Scores<'s> {
-    phrases: Vec<(&'s Phrase, f64)>,
-    ranking: Ranking,
-}
-
-impl<'s> Scores<'s> {
-    fn new(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Self {
-        let split: Vec<Vec<Vec<Word>>> =
-            inner.documents.values().map(|Document { texts, .. }| take_apart(texts)).collect();
-        let documents = split.len() as f64;
-        let length: usize = split.iter().flatten().map(Vec::len).sum();
-        let ranking = Ranking { documents, average: length as f64 / documents };
-        let weigh = |phrase: &'s Phrase| {
-            let having = split.iter().filter(|words| count(phrase, words) > 0).count();
-            (phrase, ranking.weight(having as u64))
-        };
-        Self { phrases: phrases.map(weigh).collect(), ranking }
-    }
-
-    fn score(&self, texts: &Texts) -> f64 {
-        let words = take_apart(texts);
-        let length = words.iter().map(Vec::len).sum::<usize>() as u64;
-        let one =
-            |(phrase, weight): &(&Phrase, f64)| self.ranking.score(*weight, count(phrase, &words), length);
-        self.phrases.iter().map(one).sum()
-    }
-}
-
-fn take_apart(texts: &Texts) -> Vec<Vec<Word>> {
-    texts.values().map(|text| words(text).collect()).collect()
-}
-
-fn count(phrase: &Phrase, words: &[Vec<Word>]) -> u64 {
-    words.iter().map(|words| phrase.count(words)).sum::<usize>() as u64
+/// Weighs phrases by how many of all steps have them.
+fn ranking<'s>(inner: &Inner, phrases: impl Iterator<Item = &'s Phrase>) -> Ranking<'s> {
+    let split: Vec<Vec<Vec<Word>>> =
+        inner.documents.values().map(|Document { texts, .. }| take_apart(texts)).collect();
+    let all = split.len() as f64;
+    let words: usize = split.iter().map(|words| length(words)).sum();
+    let weigh = |phrase: &'s Phrase| {
+        let having = split.iter().filter(|words| count(phrase, words) > 0.0).count() as f64;
+        (phrase, weight(all, having))
+    };
+    Ranking::new(phrases.map(weigh).collect(), words as f64 / all)
 }

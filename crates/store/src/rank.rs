@@ -1,0 +1,46 @@
+//! How well a step fits what is looked for: BM25, the same in every store that reads the texts it found.
+
+use stepback_model::search::{Phrase, Texts, Word, words};
+
+use crate::search;
+
+/// Phrases with what each of them is worth.
+pub(crate) struct Ranking<'s> {
+    phrases: Vec<(&'s Phrase, f64)>,
+    formula: search::Ranking,
+}
+
+/// What a phrase is worth that `having` of `all` steps have.
+pub(crate) fn weight(all: f64, having: f64) -> f64 {
+    search::Ranking { documents: all, average: 1.0 }.weight(having as u64)
+}
+
+impl<'s> Ranking<'s> {
+    /// Of steps that have so many words on average.
+    pub fn new(phrases: Vec<(&'s Phrase, f64)>, average: f64) -> Self {
+        Self { phrases, formula: search::Ranking { documents: 0.0, average: average.max(1.0) } }
+    }
+
+    pub fn score(&self, words: &[Vec<Word>]) -> f64 {
+        let length = length(words) as u64;
+        let one = |(phrase, weight): &(&Phrase, f64)| {
+            self.formula.score(*weight, count(phrase, words) as u64, length)
+        };
+        self.phrases.iter().map(one).sum()
+    }
+}
+
+/// The words of each text.
+pub(crate) fn take_apart(texts: &Texts) -> Vec<Vec<Word>> {
+    texts.values().map(|text| words(text).collect()).collect()
+}
+
+/// How many words there are.
+pub(crate) fn length(words: &[Vec<Word>]) -> usize {
+    words.iter().map(Vec::len).sum()
+}
+
+/// How often a phrase is in them.
+pub(crate) fn count(phrase: &Phrase, words: &[Vec<Word>]) -> f64 {
+    words.iter().map(|words| phrase.count(words)).sum::<usize>() as f64
+}
