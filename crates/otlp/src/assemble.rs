@@ -3,7 +3,7 @@
 //! Spans arrive when they end: inner ones before outer ones, those of one trace in several requests, some of them twice. So each
 //! span is turned into its own events, with keys that are made of its ids, and nothing waits for anything. Within one request,
 //! events are put into the order of their times. What spans know of each other beyond that (which session a trace belongs to,
-//! which tools have spans of their own) comes from the request itself and from a [memory](crate::memory) that may be lost.
+//! which tools have spans of their own) comes from the request itself and from a memory that may be lost.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,9 +13,10 @@ use stepback_model::time::Timestamp;
 
 use crate::attributes::Attributes;
 use crate::conventions::{self, Reading, Role};
-use crate::events::{self, Place, Seen, Told, beside_start, plausible};
+use crate::events::{self, Place, Seen, beside_start, plausible};
 use crate::memory::Memory;
 use crate::telemetry::{Batch, Rejected, Side, Span, SpanId, TraceId};
+use crate::told::Told;
 
 /// How far outwards spans are followed.
 const OUTWARDS: usize = 64;

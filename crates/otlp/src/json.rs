@@ -4,17 +4,18 @@
 //! JSON writes), ids also as base64, which cannot be taken for hex because it is shorter. Each span is cut out first and
 //! read by itself, so that one that makes no sense is left out alone.
 
+mod value;
+
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
+use self::value::{AnyValue, Gathered};
 use crate::attributes::{Attributes, clipped};
-use crate::protobuf::float;
 use crate::read::{MOST, Unreadable};
 use crate::telemetry::{Batch, Group, Link, LogRecord, Moment, Rejected, Side, Span, SpanId, TraceId};
 
@@ -114,33 +115,6 @@ fn without_place(error: &serde_json::Error) -> String {
 
 fn gathered(attributes: Option<Gathered>) -> Attributes {
     attributes.map(|attributes| attributes.0).unwrap_or_default()
-}
-
-/// Attributes, put into their place one by one: there may be a million, of which few are kept.
-struct Gathered(Attributes);
-
-impl<'de> Deserialize<'de> for Gathered {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Gathered;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of attributes")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Gathered, A::Error> {
-                let mut attributes = Attributes::default();
-                while let Some(pair) = list.next_element::<Pair>()? {
-                    attributes.put(pair.key, pair.value.0);
-                }
-                Ok(Gathered(attributes))
-            }
-        }
-
-        deserializer.deserialize_seq(Pairs)
-    }
 }
 
 #[derive(Deserialize)]
@@ -367,90 +341,5 @@ impl<'de> Deserialize<'de> for Count {
             Value::String(text) => text.parse().unwrap_or(0),
             other => other.as_u64().unwrap_or(0),
         }))
-    }
-}
-
-#[derive(Deserialize)]
-struct Pair {
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    value: AnyValue,
-}
-
-/// `AnyValue`: an object with one field that says which kind of value it is.
-#[derive(Default)]
-struct AnyValue(Value);
-
-impl<'de> Deserialize<'de> for AnyValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneField;
-
-        impl<'de> Visitor<'de> for OneField {
-            type Value = AnyValue;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value with its kind, such as {\"stringValue\": …}")
-            }
-
-            fn visit_unit<E: Error>(self) -> Result<AnyValue, E> {
-                Ok(AnyValue::default())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyValue, A::Error> {
-                let mut value = Value::Null;
-                while let Some(kind) = map.next_key::<Cow<'de, str>>()? {
-                    value = match &*kind {
-                        "stringValue" | "boolValue" | "bytesValue" => map.next_value()?,
-                        "intValue" => whole(map.next_value()?),
-                        "doubleValue" => fraction(map.next_value()?),
-                        "arrayValue" => {
-                            let list = map.next_value::<List<AnyValue>>()?.values.unwrap_or_default();
-                            list.into_iter().map(|item| item.0).collect()
-                        }
-                        "kvlistValue" => {
-                            let pairs = map.next_value::<List<Pair>>()?.values.unwrap_or_default();
-                            let fields: Map<_, _> =
-                                pairs.into_iter().map(|pair| (pair.key, pair.value.0)).collect();
-                            Value::Object(fields)
-                        }
-                        _ => {
-                            map.next_value::<IgnoredAny>()?;
-                            continue;
-                        }
-                    };
-                }
-                Ok(AnyValue(value))
-            }
-        }
-
-        deserializer.deserialize_any(OneField)
-    }
-}
-
-#[derive(Deserialize)]
-struct List<T> {
-    #[serde(default = "Option::default")]
-    values: Option<Vec<T>>,
-}
-
-/// 64-bit numbers are written as text.
-fn whole(value: Value) -> Value {
-    match &value {
-        Value::String(text) => text.parse::<i64>().map_or(value, Value::from),
-        _ => value,
-    }
-}
-
-/// `NaN` and the infinities are written as text, and stay that; so do they from protobuf. 1 is 1.0 here.
-fn fraction(value: Value) -> Value {
-    match &value {
-        Value::Number(number) => number.as_f64().map_or(value, float),
-        Value::String(text) => match text.as_str() {
-            "Infinity" => Value::from("inf"),
-            "-Infinity" => Value::from("-inf"),
-            _ => text.parse::<f64>().map_or(value, float),
-        },
-        _ => value,
     }
 }

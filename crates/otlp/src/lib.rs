@@ -21,6 +21,7 @@ mod protobuf;
 pub mod read;
 pub mod reply;
 pub mod telemetry;
+mod told;
 mod words;
 
 pub use assemble::{Assembler, Service, Taken};

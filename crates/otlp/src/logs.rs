@@ -11,9 +11,10 @@ use stepback_model::time::Timestamp;
 
 use crate::assemble::{Assembler, IsKnown, Service, Taken, once};
 use crate::conventions::{self, genai};
-use crate::events::{Told, digest, in_words, listed, plausible};
+use crate::events::{in_words, listed, plausible};
 use crate::memory::Messages;
 use crate::telemetry::{Batch, LogRecord, SpanId, TraceId};
+use crate::told::{Told, digest};
 use crate::words::one_line;
 
 /// Records from here on are errors.

@@ -283,7 +283,9 @@ fn older_forms_of_messages_are_read() {
         let events = take(&mut assembler(), batch(vec![span]));
         let [prompt, asked, said] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!((prompt.kind, prompt.summary.as_str()), (StepKind::UserInput, "Weather?"));
-        assert_eq!(asked.input, Some(json!({ "messages": [{ "role": "user", "content": "Weather?" }] })));
+        let input = asked.input.as_ref().unwrap();
+        assert_eq!(input["messages"], json!([{ "role": "user", "content": "Weather?" }]));
+        assert_eq!(input["parameters"], json!({ "model": "small" }));
         let call = json!({ "id": "c1", "name": "weather", "arguments": { "city": "Paris" } });
         assert_eq!(said.output, Some(json!({ "messages": [{ "role": "assistant", "tool_calls": [call] }] })));
         assert_eq!(said.metadata.as_ref().unwrap()["usage"]["input"], 10);

@@ -6,7 +6,7 @@
 //! | messages | `gen_ai.input.messages`, `gen_ai.output.messages` | log records `gen_ai.user.message`, … | span events `gen_ai.content.prompt`, … |
 //! | tokens | `gen_ai.usage.input_tokens` | the same | `gen_ai.usage.prompt_tokens` |
 //!
-//! Messages in log records are read in [`crate::logs`].
+//! Messages in log records are gathered where records are turned into events.
 
 use serde_json::Value;
 
@@ -32,7 +32,8 @@ pub fn read(span: &mut Span) -> Option<Reading> {
     attributes.take(&["gen_ai.system"]);
     reading.agent = attributes.take_text(&["gen_ai.agent.name"]);
     reading.model = attributes.take_text(&["gen_ai.response.model"]);
-    let asked_for = attributes.take_text(&["gen_ai.request.model"]);
+    // What was asked for stays among the parameters: it may be another name than the one that answered.
+    let asked_for = attributes.text(&["gen_ai.request.model"]);
     reading.model = reading.model.or(asked_for);
     reading.error = attributes.take_text(&["error.type"]);
     reading.cost = attributes.take_number(&[
