@@ -103,7 +103,7 @@ impl Conditions {
         let position = self.name(number(from.position), Type::INT8);
         if query.by != By::Commit {
             let value = self.name(from.value, Type::INT8);
-            let columns = columns(workspace, query.by).join(", ");
+            let columns = columns(workspace.is_some(), query.by).join(", ");
             self.sql.push_str(&format!(" AND ({columns}) {sign} ({value}, {position})"));
             return;
         }
@@ -129,20 +129,20 @@ pub(crate) fn number(number: u64) -> i64 {
 }
 
 /// The columns that steps are ordered by. In one workspace the numbers are in order of commits, and have an index.
-fn columns(workspace: Option<WorkspaceId>, by: By) -> &'static [&'static str] {
+fn columns(inside_one: bool, by: By) -> &'static [&'static str] {
     match by {
-        By::Commit if workspace.is_some() => &["s.number"],
+        By::Commit if inside_one => &["s.number"],
         By::Commit => &["s.position"],
         By::Time => &["s.at", "s.position"],
         By::Duration => &["coalesce(s.duration, -1)", "s.position"],
     }
 }
 
-/// `ORDER BY` for a query.
-pub(crate) fn order(workspace: Option<WorkspaceId>, query: &Query) -> String {
+/// `ORDER BY` for a query, inside of one workspace or across all.
+pub(crate) fn order(inside_one: bool, query: &Query) -> String {
     let direction = if query.oldest_first { "" } else { " DESC" };
     let columns: Vec<String> =
-        columns(workspace, query.by).iter().map(|column| format!("{column}{direction}")).collect();
+        columns(inside_one, query.by).iter().map(|column| format!("{column}{direction}")).collect();
     format!(" ORDER BY {}", columns.join(", "))
 }
 
@@ -164,22 +164,22 @@ fn page(
     }
     let limit = limit.map(|most| conditions.name(number(most), Type::INT8));
     let limit = limit.map(|name| format!(" LIMIT {name}")).unwrap_or_default();
-    let (wanted, order) = (&conditions.sql, order(workspace, query));
+    let (wanted, inside, across) = (&conditions.sql, order(true, query), order(workspace.is_some(), query));
     let columns = format!("SELECT {COLUMNS}, s.position, s.workspace");
     let sql = if plain {
-        format!("{columns} FROM stepback_steps s WHERE true{wanted}{order}{limit}")
+        format!("{columns} FROM stepback_steps s WHERE true{wanted}{across}{limit}")
     } else {
         // Indexes begin with the workspace: the first steps of each are found soon, and the first of these are the answer.
         format!(
             "{columns} FROM stepback_workspaces w CROSS JOIN LATERAL (
-                SELECT * FROM stepback_steps s WHERE s.workspace = w.id{wanted}{order}{limit}
-             ) s{order}{limit}"
+                SELECT * FROM stepback_steps s WHERE s.workspace = w.id{wanted}{inside}{limit}
+             ) s{across}{limit}"
         )
     };
     (sql, conditions)
 }
 
-/// The statement that says how many there are. Numbers have no gaps, and steps are counted by session and kind as they come;
+/// The statement that says how many there are. Numbers have no gaps, and steps are counted by session, kind and tool as they come;
 /// only what is asked for by anything else is counted now.
 fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) {
     let mut conditions = Conditions::default();
@@ -190,6 +190,8 @@ fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) 
         session: query.session,
         agent: query.agent.clone(),
         kinds: query.kinds.clone(),
+        // No name stands for no tool.
+        tool: query.tool.clone().filter(|tool| !tool.is_empty()),
         failed: query.failed,
         ..Query::default()
     };
@@ -222,6 +224,10 @@ fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) 
         return (sql, conditions);
     }
     conditions.add_query(workspace, query);
+    if workspace.is_none() {
+        // Indexes begin with the workspace.
+        conditions.sql.push_str(" AND s.workspace = ANY(ARRAY(SELECT id FROM stepback_workspaces))");
+    }
     (format!("SELECT count(*) FROM stepback_steps s WHERE true{}", conditions.sql), conditions)
 }
 

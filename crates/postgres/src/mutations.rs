@@ -177,13 +177,14 @@ pub(crate) fn the_rest(
     Ok((planned, receipt))
 }
 
-/// The statement that counts the steps by session and kind. Whoever appends holds the row of the workspace, so that nobody
-/// else counts for the same session.
+/// The statement that counts the steps by session, kind and tool. Whoever appends holds the row of the workspace, so that
+/// nobody else counts for the same session.
 fn counted(mutations: &[Mutation]) -> Option<Planned> {
-    let mut counts: HashMap<(SessionId, &'static str), (i64, i64)> = HashMap::new();
+    let mut counts: HashMap<(SessionId, &'static str, String), (i64, i64)> = HashMap::new();
     for mutation in mutations {
         if let Mutation::AppendStep { step, .. } = mutation {
-            let (steps, failed) = counts.entry((step.session, step.kind.as_str())).or_default();
+            let tool = step.facts.tool.as_deref().map(text::stored).unwrap_or_default().to_ascii_lowercase();
+            let (steps, failed) = counts.entry((step.session, step.kind.as_str(), tool)).or_default();
             *steps += 1;
             *failed += i64::from(step.facts.failed);
         }
@@ -191,12 +192,14 @@ fn counted(mutations: &[Mutation]) -> Option<Planned> {
     if counts.is_empty() {
         return None;
     }
-    let sql = "INSERT INTO stepback_tallies AS t (session, kind, steps, failed)
-        SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[])
-        ON CONFLICT (session, kind) DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed";
+    let sql = "INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
+        SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
+        ON CONFLICT (session, kind, tool)
+        DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed";
     let values: Vec<Owned> = vec![
-        Box::new(counts.keys().map(|(session, _)| session.as_bytes().to_vec()).collect::<Vec<_>>()),
-        Box::new(counts.keys().map(|(_, kind)| *kind).collect::<Vec<_>>()),
+        Box::new(counts.keys().map(|(session, ..)| session.as_bytes().to_vec()).collect::<Vec<_>>()),
+        Box::new(counts.keys().map(|(_, kind, _)| *kind).collect::<Vec<_>>()),
+        Box::new(counts.keys().map(|(.., tool)| tool.clone()).collect::<Vec<_>>()),
         Box::new(counts.values().map(|(steps, _)| *steps).collect::<Vec<_>>()),
         Box::new(counts.values().map(|(_, failed)| *failed).collect::<Vec<_>>()),
     ];

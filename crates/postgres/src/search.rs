@@ -178,7 +178,7 @@ async fn among(connection: &mut Connection, search: &Search, matching: Ranked) -
         best_first(&mut ranked);
         return Ok(Ok(ranked));
     }
-    let order = if search.ranked { String::new() } else { order(None, &search.among) };
+    let order = if search.ranked { String::new() } else { order(false, &search.among) };
     let sql = format!(
         "SELECT s.position FROM stepback_steps s WHERE s.position = ANY({name}){}{order}",
         conditions.sql
@@ -239,7 +239,7 @@ async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str
         "SELECT t.position, t.raw_len, CASE WHEN t.position = ANY({certain_name}) THEN NULL ELSE t.text END
          FROM stepback_texts t JOIN stepback_steps s ON s.position = t.position WHERE {limited}{}{}",
         conditions.sql,
-        order(None, &ordered)
+        order(false, &ordered)
     );
     let mut ranked = Vec::new();
     let mut found = pin!(connection.client.query_typed_raw(&sql, conditions.values()).await?);

@@ -42,9 +42,9 @@ const COMPLAINTS: [(&str, &str); 9] = [
         "steps whose place in the order of commits is wrong",
     ),
     (
-        "SELECT count(*) FROM (SELECT session, kind, count(*) AS steps, count(*) FILTER (WHERE failed) AS failed
-             FROM stepback_steps GROUP BY 1, 2) s
-           FULL JOIN stepback_tallies t USING (session, kind)
+        "SELECT count(*) FROM (SELECT session, kind, coalesce(lower(tool COLLATE \"C\"), '') AS tool, count(*) AS steps,
+               count(*) FILTER (WHERE failed) AS failed FROM stepback_steps GROUP BY 1, 2, 3) s
+           FULL JOIN stepback_tallies t USING (session, kind, tool)
            WHERE (s.steps, s.failed) IS DISTINCT FROM (t.steps, t.failed)",
         "sessions whose steps are not counted right",
     ),

@@ -106,12 +106,14 @@ CREATE INDEX stepback_sessions_of_agent ON stepback_sessions (agent);
 CREATE TABLE stepback_tallies (
     session bytea NOT NULL,
     kind text NOT NULL,
+    tool text NOT NULL,
     steps bigint NOT NULL,
     failed bigint NOT NULL,
-    PRIMARY KEY (session, kind)
+    PRIMARY KEY (session, kind, tool)
 ) WITH (fillfactor = 50);
 INSERT INTO stepback_tallies
-    SELECT session, kind, count(*), count(*) FILTER (WHERE failed) FROM stepback_steps GROUP BY session, kind;
+    SELECT session, kind, coalesce(lower(tool COLLATE \"C\"), ''), count(*), count(*) FILTER (WHERE failed)
+    FROM stepback_steps GROUP BY 1, 2, 3;
 ";
 
 /// The index of words. Where PostgreSQL's trigrams are installed, words are found by their parts without looking at all.
