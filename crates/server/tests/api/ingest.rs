@@ -78,7 +78,7 @@ fn a_batch_becomes_steps_of_a_session_that_can_be_gone_through() {
     let workspace = taken["workspace"].as_str().unwrap();
     assert_eq!(place.get(&format!("/workspaces/{workspace}")).with(200)["root"], "remote:shop");
     place.post(&format!("/workspaces/{workspace}/checkpoints"), &json!({ "label": "x" })).problem(409);
-    place.post(&format!("/workspaces/{workspace}/rewind-plans"), &json!({ "point": "#1" })).problem(409);
+    place.post(&format!("/workspaces/{workspace}/rewind-plans"), &json!({ "point": "#1" })).problem(404);
     place.get(&format!("/workspaces/{workspace}/changes")).problem(409);
 }
 
