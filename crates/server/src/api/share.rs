@@ -152,7 +152,7 @@ pub async fn import(
     if length.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > LARGEST) {
         return Err(too_large());
     }
-    let mut file = work.run(|engine| nameless(engine)).await?;
+    let mut file = work.run(nameless).await?;
     let mut pieces = body.into_data_stream();
     let mut arrived = 0;
     while let Some(piece) = pieces.next().await {
