@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
-use stepback_postgres::{FORMAT, PostgresStore};
+use stepback_postgres::{Access, FORMAT, PostgresStore};
+use stepback_store::StoreError;
 use stepback_store::port::{Query, Store};
 use stepback_testkit::postgres::Server;
 use stepback_testkit::sample::{Sample, append};
@@ -70,6 +72,30 @@ fn who_follows_the_order_of_commits_misses_none() {
     assert_eq!(seen.len(), written.len(), "some were missed, or seen twice");
     assert_eq!(seen.iter().collect::<BTreeSet<_>>(), written.iter().collect::<BTreeSet<_>>());
     assert_eq!(reader.check().unwrap(), Vec::<String>::new());
+}
+
+/// A commit that has taken a position and cannot be seen yet keeps nobody from committing, and readers from passing it by.
+#[test]
+fn who_asks_for_the_order_waits_for_what_is_under_way() {
+    let server = Server::start();
+    let url = server.database();
+    let local = tempfile::tempdir().unwrap();
+    let store = PostgresStore::open(&url, local.path()).unwrap();
+    let hurried = Access { patience: Some(Duration::from_millis(200)), ..Access::new(&url, local.path()) };
+    let hurried = PostgresStore::connect(&hurried).unwrap();
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&store, b"/w");
+    // The lock is 0x53420003; what a commit does before its end.
+    let under_way =
+        "SELECT pg_advisory_xact_lock_shared(1396834307, current_schema()::regnamespace::oid::integer);
+        SELECT nextval('stepback_positions')";
+    let holding = server.hold("test0", under_way);
+    sample.append(&store, session.id, b"overtakes");
+    assert!(matches!(hurried.find(None, &Query::default()), Err(StoreError::Locked)));
+    assert!(matches!(hurried.mark(), Err(StoreError::Locked)));
+    assert_eq!(hurried.find(Some(workspace.id), &Query::default()).unwrap().total, 1);
+    drop(holding);
+    assert_eq!(store.find(None, &Query::default()).unwrap().steps.len(), 1);
 }
 
 #[test]
