@@ -32,4 +32,5 @@ mod sandbox;
 mod search;
 mod talk;
 mod transcripts;
+mod watching;
 mod wire;
