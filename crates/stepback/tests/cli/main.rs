@@ -36,4 +36,5 @@ mod share;
 mod talk;
 mod telemetry;
 mod transcripts;
+mod watching;
 mod wire;
