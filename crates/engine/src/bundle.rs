@@ -4,8 +4,8 @@
 //! else, so nothing in it is believed: a file is read to its end, every object gets the address that its bytes have, and
 //! everything that the records name must be there, before anything is written. Then all of it is committed at once, or nothing.
 //!
-//! [`frame`] is the container, [`records`] the lines of its log, [`gather`] which of them belong to a session, [`open`] a file that
-//! was read and found sound, `take_in` what an import does with it, [`lines`] the same records for other programs to read.
+//! `frame` is the container, `records` the lines of its log, `gather` which of them belong to a session, `open` a file that
+//! was read and found sound, `take_in` what an import does with it, `lines` the same records for other programs to read.
 //! Format: `docs/spec/bundle.md`.
 
 mod check;

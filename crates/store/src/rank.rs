@@ -18,7 +18,7 @@ pub(crate) fn weight(all: f64, having: f64) -> f64 {
 impl<'s> Ranking<'s> {
     /// Of steps that have so many words on average.
     pub fn new(phrases: Vec<(&'s Phrase, f64)>, average: f64) -> Self {
-        Self { phrases, formula: search::Ranking { documents: 0.0, average: average.max(1.0) } }
+        Self { phrases, formula: search::Ranking { documents: 0.0, average } }
     }
 
     pub fn score(&self, words: &[Vec<Word>]) -> f64 {

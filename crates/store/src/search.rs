@@ -94,7 +94,7 @@ impl Ranking {
         const SATURATION: f64 = 1.2;
         const LENGTH: f64 = 0.75;
         let count = count as f64;
-        let longer = 1.0 - LENGTH + LENGTH * length as f64 / self.average;
+        let longer = 1.0 - LENGTH + LENGTH * length as f64 / self.average.max(1.0);
         weight * (count * (SATURATION + 1.0) / (count + SATURATION * longer))
     }
 }
