@@ -187,6 +187,30 @@ fn a_cache_that_is_none_any_more_is_watched() {
 }
 
 #[test]
+fn commits_are_seen_in_the_git_slot() {
+    let desk = settled();
+    desk.write("d1/.git/HEAD", "ref: refs/heads/main\n");
+    desk.write("d1/.git/refs/heads/main", format!("{:040}\n", 1));
+    desk.write(&format!("d1/.git/objects/ab/{:038}", 1), "an object");
+    desk.write("d2/.git/HEAD", "ref: refs/heads/main\n");
+    finds(&desk, "two repositories", true);
+    let_times_settle();
+    desk.asked();
+    let before = desk.asked();
+    desk.write(&format!("d1/.git/objects/ab/{:038}", 2), "another object");
+    desk.write(&format!("d1/.git/objects/cd/{:038}", 3), "in a new directory");
+    desk.write("d1/.git/refs/heads/main", format!("{:040}\n", 2));
+    finds(&desk, "a commit in one", true);
+    let after = desk.asked();
+    assert_ne!(before.git, after.git);
+    assert_eq!(before.files, after.files);
+    fs::remove_dir_all(desk.root.join("d2/.git")).unwrap();
+    finds(&desk, "one is gone", true);
+    fs::rename(desk.root.join("d1"), desk.root.join("d3/sub/repo")).unwrap();
+    finds(&desk, "the other has moved", true);
+}
+
+#[test]
 fn a_look_at_everything_does_not_believe_and_leaves_a_moment() {
     let desk = settled();
     desk.write("d1/sub/f1", "changed");

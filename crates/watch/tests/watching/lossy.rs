@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::inotify::ReadFlags;
 use stepback_testkit::tree::Draw;
@@ -11,7 +11,7 @@ use stepback_watch::dirs::Watched;
 use stepback_watch::kernel::{Event, Inotify, Kernel};
 use stepback_watch::watch::Source;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, let_times_settle};
 use crate::random::work;
 
 /// How a kernel loses events.
@@ -25,7 +25,12 @@ enum Loss {
     Fails,
     /// No more directories can be watched.
     Full,
+    /// As [`Loss::Overflow`], of everything, while [`OVERFLOWS`] is set.
+    WhenTold,
 }
+
+/// Of the one test that tells.
+static OVERFLOWS: AtomicBool = AtomicBool::new(false);
 
 struct Lossy {
     inner: Inotify,
@@ -57,6 +62,12 @@ impl Kernel for Lossy {
 
     fn drain(&mut self) -> io::Result<Vec<Event>> {
         let mut events = self.inner.drain()?;
+        if self.loss == Loss::WhenTold {
+            if OVERFLOWS.load(Ordering::Relaxed) {
+                events = vec![Event { watch: -1, what: ReadFlags::QUEUE_OVERFLOW, name: None }];
+            }
+            return Ok(events);
+        }
         if self.loss == Loss::Full || events.is_empty() || !self.draw.once_in(4) {
             return Ok(events);
         }
@@ -68,7 +79,7 @@ impl Kernel for Lossy {
             }
             Loss::Silent => events.truncate(kept),
             Loss::Fails => return Err(rustix::io::Errno::IO.into()),
-            Loss::Full => {}
+            Loss::Full | Loss::WhenTold => {}
         }
         Ok(events)
     }
@@ -104,6 +115,22 @@ fn lose(source: fn() -> Source, seeds: std::ops::Range<u64>) -> usize {
 fn an_overflow_makes_it_look_at_everything() {
     let helped = lose(|| Lossy::source(Loss::Overflow), 200..206);
     assert!(helped > 40, "the watcher helped only {helped} times: this tests nothing");
+}
+
+#[test]
+fn an_overflow_between_two_questions_is_remembered() {
+    let desk = Desk::over(|| Lossy::source(Loss::WhenTold));
+    desk.write("a/b/c/f", "before");
+    let_times_settle();
+    desk.asked();
+    desk.asked();
+    assert!(desk.asked().hinted);
+    desk.write("a/b/c/f", "change!");
+    OVERFLOWS.store(true, Ordering::Relaxed);
+    desk.watcher.0.lock().unwrap().as_mut().unwrap().catch_up().unwrap();
+    OVERFLOWS.store(false, Ordering::Relaxed);
+    assert!(!desk.check(&|| "an overflow".to_string()));
+    assert!(desk.check(&|| "afterwards".to_string()));
 }
 
 #[test]
