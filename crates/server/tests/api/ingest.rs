@@ -176,15 +176,16 @@ fn malformed_bodies_are_refused_and_nothing_is_stored() {
 fn who_sends_too_much_at_once_is_told_to_come_back() {
     let place = Place::new();
     // Room is taken before the body is read.
-    let hogs: Vec<_> = (0..3)
-        .map(|_| place.open("POST", "/api/v1/ingest", &format!("{JSON}content-length: {}\r\n", 16 << 20)))
-        .collect();
+    let hog = || place.open("POST", "/api/v1/ingest", &format!("{JSON}content-length: {}\r\n", 16 << 20));
+    let mut hogs: Vec<_> = (0..3).map(|_| hog()).collect();
     let sent = batch(&[event("s", "1")]);
     let refused = loop {
         let reply = place.post("/ingest", &sent);
         if reply.status != 200 {
             break reply;
         }
+        // One that came while there was no room was refused itself.
+        hogs.push(hog());
     };
     refused.problem(429);
     assert_eq!(refused.header("retry-after"), Some("1"));

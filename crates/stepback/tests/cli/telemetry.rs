@@ -55,7 +55,7 @@ impl Serving {
             .env_clear()
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.url)
             .env("OTEL_EXPORTER_OTLP_INSECURE", "true")
-            .env("OTEL_EXPORTER_OTLP_HEADERS", format!("authorization=Bearer%20{token}"))
+            .env("OTEL_EXPORTER_OTLP_HEADERS", format!("{}=Bearer%20{token}", "authorization"))
             .env("OTEL_SERVICE_NAME", "weather-bot")
             .envs(more.iter().copied())
             .stdin(Stdio::null());

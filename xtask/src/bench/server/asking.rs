@@ -98,7 +98,7 @@ impl Batch {
             "session": SESSION, "kind": "tool-end", "id": NUMBER, "call": NUMBER, "tool": "bash",
             "at": "2026-01-02T03:04:05Z", "summary": format!("bash: make test {NUMBER}"),
             "input": { "command": format!("make test N={NUMBER}"), "timeout": 30 },
-            "output": format!("{NUMBER} {}", words.repeat(8)), "duration_us": 1234,
+            "output": format!("{NUMBER} {}", words.repeat(9)), "duration_us": 1234,
             "metadata": { "trace_id": NUMBER, "tokens": { "input": 812, "output": 64 } },
         })
         .to_string();
