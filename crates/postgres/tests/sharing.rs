@@ -12,7 +12,7 @@ use std::time::Duration;
 use stepback_model::hash::ObjectKind;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::StepKind;
-use stepback_postgres::PostgresStore;
+use stepback_postgres::{Access, PostgresStore};
 use stepback_store::port::{Mutation, Query, Store};
 use stepback_testkit::postgres::Server;
 use stepback_testkit::sample::{Sample, append, noise, put};
@@ -266,6 +266,26 @@ fn a_commit_of_another_process_ends_the_wait() {
     }
     // A number may be given to a commit that is tried again.
     assert!(two.mark().unwrap().0 >= mark.0);
+}
+
+/// A directory belongs to a machine; what agents elsewhere report to belongs to none.
+#[test]
+fn a_workspace_without_a_directory_is_the_same_on_every_machine() {
+    let server = Server::start();
+    let (url, local) = (server.database(), tempfile::tempdir().unwrap());
+    let on = |machine: &str| {
+        let access = Access::new(&url, &local.path().join(machine));
+        PostgresStore::connect(&Access { machine: Some(machine.to_owned()), ..access }).unwrap()
+    };
+    let (one, two) = (on("one"), on("two"));
+    let sample = Sample::new(1);
+    let (here, _) = sample.begin(&one, b"/w");
+    let (remote, _) = sample.begin(&one, b"remote:shop");
+    assert_eq!(one.workspace_at(b"/w").unwrap().map(|found| found.id), Some(here.id));
+    assert_eq!(two.workspace_at(b"/w").unwrap(), None);
+    for store in [&one, &two] {
+        assert_eq!(store.workspace_at(b"remote:shop").unwrap().map(|found| found.id), Some(remote.id));
+    }
 }
 
 #[test]
