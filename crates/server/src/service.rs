@@ -82,7 +82,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     hosts.push(address.ip().to_string());
     hosts.extend(config.hosts);
-    let guard = Guard::new(token.clone(), config.token_file, hosts, config.origins);
+    let guard = Guard::new(token.clone(), hosts, config.origins);
     let sign_in = SignIn::new(token.clone(), tls.is_some());
     let observer = Observer::new(config.log);
     let (live, patience) = (work.clone(), config.patience);
