@@ -14,7 +14,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-const HELP: &str = "\
+/// What `cargo xtask agents` says about itself.
+pub const HELP: &str = "\
 Real coding agents for the tests
 
 Usage: cargo xtask agents install
@@ -35,20 +36,6 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
 
 /// What says that an installation is complete: a copy of the lock it was made from.
 const MARKER: &str = "installed.json";
-
-/// Runs `cargo xtask agents`.
-pub fn run(args: &[String]) -> Result<()> {
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["install"] => install(),
-        [] | ["help" | "--help" | "-h"] => {
-            print!("{HELP}");
-            Ok(())
-        }
-        [other, ..] => {
-            bail!("`cargo xtask agents` knows no `{other}`; `cargo xtask agents --help` says what it can do")
-        }
-    }
-}
 
 /// Installs the pinned agents unless they are there, and checks that they can be kept off the network.
 pub fn install() -> Result<()> {
@@ -214,11 +201,5 @@ mod tests {
             wanted.iter().all(|agent| !agent.contains(['^', '~', '*'])),
             "pin exact versions: {wanted:?}"
         );
-    }
-
-    #[test]
-    fn an_unknown_word_is_refused() {
-        let error = run(&["remove".to_owned()]).unwrap_err();
-        assert!(error.to_string().contains("remove"), "{error}");
     }
 }

@@ -26,6 +26,10 @@ Tasks:
   bench files      Measure checkpoints, restores and diffs beside other tools (see bench --help)
   bench hook       Measure what an agent waits for at each of its events
   bench session    Measure what a session of a thousand turns takes, and how fast its past is read
+  bench proxy      Measure what an agent notices of the model proxy
+  bench bisect     Measure how long a past state takes to be set up for a probe
+  bench watcher    Measure a checkpoint of 80,000 files with and without a watcher
+  bench server     Measure how many reported steps a server stores, and how fast it answers
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   postgres install Install the database server that the tests start (apt-get)
   python install   Install the Python packages that the tests run (pip, about 50 MB)
@@ -41,9 +45,9 @@ fn main() -> ExitCode {
     let outcome = match task {
         "test" => test::run(rest),
         "tidy" => tidy::run(),
-        "agents" => agents::run(rest),
-        "postgres" => postgres::run(rest),
-        "python" => python::run(rest),
+        "agents" => installs(task, rest, agents::HELP, agents::install),
+        "postgres" => installs(task, rest, postgres::HELP, postgres::install),
+        "python" => installs(task, rest, python::HELP, python::install),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
@@ -57,5 +61,37 @@ fn main() -> ExitCode {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Runs a task that can do one thing: install something for the tests.
+fn installs(
+    task: &str,
+    args: &[String],
+    help: &str,
+    install: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["install"] => install(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{help}");
+            Ok(())
+        }
+        [other, ..] => {
+            anyhow::bail!(
+                "`cargo xtask {task}` knows no `{other}`; `cargo xtask {task} --help` says what it can do"
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_word_is_refused() {
+        let error = installs("agents", &["remove".to_owned()], "", || Ok(())).unwrap_err();
+        assert!(error.to_string().contains("remove"), "{error}");
     }
 }

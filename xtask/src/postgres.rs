@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-const HELP: &str = "\
+/// What `cargo xtask postgres` says about itself.
+pub const HELP: &str = "\
 The database server for the tests
 
 Usage: cargo xtask postgres install
@@ -19,22 +20,6 @@ Installs the system's package of PostgreSQL unless a server is there already.
 
 /// Where Debian's packages put the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
-
-/// Runs `cargo xtask postgres`.
-pub fn run(args: &[String]) -> Result<()> {
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["install"] => install(),
-        [] | ["help" | "--help" | "-h"] => {
-            print!("{HELP}");
-            Ok(())
-        }
-        [other, ..] => {
-            bail!(
-                "`cargo xtask postgres` knows no `{other}`; `cargo xtask postgres --help` says what it can do"
-            )
-        }
-    }
-}
 
 /// Installs a server unless there is one.
 pub fn install() -> Result<()> {

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-const HELP: &str = "\
+/// What `cargo xtask python` says about itself.
+pub const HELP: &str = "\
 Python packages for the tests
 
 Usage: cargo xtask python install
@@ -22,20 +23,6 @@ Installs what is pinned in xtask/python/requirements.txt into target/python, unl
 
 /// What says that an installation is complete: a copy of the list it was made from.
 const MARKER: &str = "installed.txt";
-
-/// Runs `cargo xtask python`.
-pub fn run(args: &[String]) -> Result<()> {
-    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["install"] => install(),
-        [] | ["help" | "--help" | "-h"] => {
-            print!("{HELP}");
-            Ok(())
-        }
-        [other, ..] => {
-            bail!("`cargo xtask python` knows no `{other}`; `cargo xtask python --help` says what it can do")
-        }
-    }
-}
 
 /// Installs the pinned packages unless they are there.
 pub fn install() -> Result<()> {
@@ -115,11 +102,5 @@ mod tests {
             assert!(!name.is_empty() && version.starts_with(|c: char| c.is_ascii_digit()), "{package}");
         }
         assert!(!list.contains("://"), "the list names a host");
-    }
-
-    #[test]
-    fn an_unknown_word_is_refused() {
-        let error = run(&["remove".to_owned()]).unwrap_err();
-        assert!(error.to_string().contains("remove"), "{error}");
     }
 }
