@@ -43,7 +43,7 @@ use crate::work::Work;
         description = "Time travel for AI agents: what they did, what was true then, and going back.",
         license(name = "MIT OR Apache-2.0")
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, events::StepEventDocument)),
     modifiers(&NeedsToken),
     security(("token" = [])),
     tags(

@@ -10,6 +10,7 @@ use stepback_engine::bundle::BundleError;
 use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
 use stepback_store::StoreError;
+use stepback_worktree::WorktreeError;
 use utoipa::ToSchema;
 
 use crate::documents::plans::PlanDocument;
@@ -130,6 +131,12 @@ impl From<EngineError> for Problem {
             EngineError::Bundle(
                 BundleError::Damaged(_) | BundleError::Senseless(_) | BundleError::Newer { .. },
             ) => problem.with_status(StatusCode::UNPROCESSABLE_ENTITY),
+            // Nothing is wrong with the server: the directory was moved or removed, and its history is still here.
+            EngineError::Worktree(WorktreeError::Root { error, .. })
+                if error.kind() == std::io::ErrorKind::NotFound =>
+            {
+                problem.with_status(StatusCode::CONFLICT)
+            }
             _ => problem,
         }
     }

@@ -111,6 +111,8 @@ impl Breakpoint {
             compile(condition)?;
         }
         match &self.on {
+            On::Tool { name } if name.trim().is_empty() => Err("a tool has a name; * is any".into()),
+            On::Path { glob } if glob.is_empty() => Err("a path is not empty; * is any".into()),
             On::Pattern { pattern } => compile(pattern).map(drop),
             On::Path { glob } => GlobBuilder::new(glob).build().map(drop).map_err(|error| error.to_string()),
             On::Cost { usd } if !usd.is_finite() || *usd < 0.0 => Err("a cost is a number of dollars".into()),

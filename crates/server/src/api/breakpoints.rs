@@ -18,45 +18,39 @@ const MOST: usize = 1000;
 /// Longest text in one, in bytes.
 const LONGEST: usize = 10_000;
 
-/// What to wait for.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case", tag = "on")]
+/// What a breakpoint can wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// A call of a tool; `*` is any.
-    Tool {
-        /// Its name; letter case does not matter.
-        name: String,
-    },
-    /// A model turn.
-    Iteration {
-        /// Which.
-        number: u64,
-    },
-    /// An input that matches a regular expression.
-    Pattern {
-        /// The expression.
-        pattern: String,
-    },
+    /// A call of the tool `name`.
+    Tool,
+    /// The model turn with this `number`.
+    Iteration,
+    /// An input that matches the regular expression `pattern`.
+    Pattern,
     /// Something went wrong.
     Error,
-    /// A call that names a path.
-    Path {
-        /// Which paths.
-        glob: String,
-    },
-    /// The session has cost so much.
-    Cost {
-        /// In dollars.
-        usd: f64,
-    },
+    /// A call that names a path which `glob` matches.
+    Path,
+    /// The session has cost so much, in `usd`.
+    Cost,
 }
 
-/// A breakpoint to be added.
+/// A breakpoint to be added. Which of `name`, `number`, `pattern`, `glob` and `usd` it has depends on what it waits for.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 pub struct NewBreakpoint {
     /// What it waits for.
-    #[serde(flatten)]
-    pub wait: Wait,
+    pub on: Wait,
+    /// The name of a tool, `*` for any; letter case does not matter.
+    pub name: Option<String>,
+    /// The number of a model turn.
+    pub number: Option<u64>,
+    /// A regular expression.
+    pub pattern: Option<String>,
+    /// Which paths.
+    pub glob: Option<String>,
+    /// Dollars.
+    pub usd: Option<f64>,
     /// The input must match this regular expression as well.
     pub condition: Option<String>,
     /// Stop from this hit on; earlier ones are only counted.
@@ -64,6 +58,32 @@ pub struct NewBreakpoint {
     /// Only record it, and stop nobody.
     #[serde(default)]
     pub log: bool,
+}
+
+impl NewBreakpoint {
+    /// What it waits for, if that is said in full and nothing else is.
+    fn on(&mut self) -> Result<On, Problem> {
+        let missing = |field: &str| Problem::usage(format!("a breakpoint like this needs \"{field}\""));
+        let on = match self.on {
+            Wait::Tool => On::Tool { name: self.name.take().ok_or_else(|| missing("name"))? },
+            Wait::Iteration => On::Iteration { number: self.number.take().ok_or_else(|| missing("number"))? },
+            Wait::Pattern => On::Pattern { pattern: self.pattern.take().ok_or_else(|| missing("pattern"))? },
+            Wait::Error => On::Error,
+            Wait::Path => On::Path { glob: self.glob.take().ok_or_else(|| missing("glob"))? },
+            Wait::Cost => On::Cost { usd: self.usd.take().ok_or_else(|| missing("usd"))? },
+        };
+        let rest = [
+            ("name", self.name.is_some()),
+            ("number", self.number.is_some()),
+            ("pattern", self.pattern.is_some()),
+            ("glob", self.glob.is_some()),
+            ("usd", self.usd.is_some()),
+        ];
+        match rest.into_iter().find(|(_, given)| *given) {
+            Some((field, _)) => Err(Problem::usage(format!("a breakpoint like this has no \"{field}\""))),
+            None => Ok(on),
+        }
+    }
 }
 
 /// Whether a breakpoint is in force from now on.
@@ -112,16 +132,9 @@ pub async fn list(
 pub async fn add(
     State(work): State<Work>,
     Path(id): Path<String>,
-    Json(new): Json<NewBreakpoint>,
+    Json(mut new): Json<NewBreakpoint>,
 ) -> Result<(StatusCode, Json<BreakpointDocument>), Problem> {
-    let on = match new.wait {
-        Wait::Tool { name } => On::Tool { name },
-        Wait::Iteration { number } => On::Iteration { number },
-        Wait::Pattern { pattern } => On::Pattern { pattern },
-        Wait::Error => On::Error,
-        Wait::Path { glob } => On::Path { glob },
-        Wait::Cost { usd } => On::Cost { usd },
-    };
+    let on = new.on()?;
     let (condition, from_hit, log) = (new.condition, new.from_hit, new.log);
     let probe = Breakpoint { id: 0, on, condition, enabled: true, hits: 0, from_hit, log };
     let texts = match &probe.on {

@@ -60,6 +60,17 @@ impl Following {
     }
 }
 
+/// One event, as it is sent.
+#[derive(Clone, Debug, ToSchema)]
+pub struct EventDocument {
+    /// What happened: `step`, `stops` or `changed`.
+    pub event: Option<String>,
+    /// The position in the log up to which everything was told.
+    pub id: Option<String>,
+    /// For a `step`, a `StepEventDocument` as JSON; for `stops`, a page of `StopDocument`.
+    pub data: Option<String>,
+}
+
 /// A step, and where it is in the log.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct StepEventDocument {
@@ -88,7 +99,7 @@ impl StepEventDocument {
 /// again. Whoever comes back with `Last-Event-ID` misses no step.
 #[utoipa::path(get, path = "/events", tag = "live",
     params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event that was seen")),
-    responses((status = 200, body = StepEventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
+    responses((status = 200, body = EventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
 pub async fn follow(
     State(work): State<Work>,
     Query(following): Query<Following>,

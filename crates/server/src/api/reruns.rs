@@ -221,6 +221,10 @@ pub async fn interrupt(
             interrupted.store(true, Ordering::Relaxed);
             Ok(StatusCode::NO_CONTENT)
         }
-        None => Err(Problem::unknown("running rerun", &branch)),
+        None => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "nothing",
+            "no rerun that this server began is running as this branch",
+        )),
     }
 }

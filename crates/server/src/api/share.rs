@@ -53,7 +53,7 @@ pub struct Wanted {
 #[utoipa::path(get, path = "/sessions/{session}/export", tag = "sessions",
     params(("session" = String, Path, description = "The session"), Wanted),
     responses(
-        (status = 200, description = "The file", content_type = "application/octet-stream"),
+        (status = 200, description = "The file", content((Vec<u8> = "application/octet-stream"), (String = "application/x-ndjson"))),
         (status = "default", body = Problem)
     ))]
 pub async fn export(
