@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,34 +11,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
+use crate::serving::Serving;
 
 const CLIENTS: usize = 4;
 const EVENTS: usize = 20;
 const ENOUGH: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Serving {
-    child: Child,
-    host: String,
-    token: String,
-}
-
-impl Serving {
-    fn start(world: &Sandbox) -> Self {
-        let mut command = world.command(["serve", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap();
-        let host = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
-        let token = std::fs::read_to_string(ready["token_file"].as_str().unwrap()).unwrap();
-        Self { child, host, token: token.trim().to_owned() }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
 
 /// Posts a batch on a connection that stays. `None` if the server went away before it had answered.
 fn post(stream: &mut TcpStream, token: &str, session: &str, first: usize) -> Option<Value> {
@@ -74,14 +51,14 @@ fn post(stream: &mut TcpStream, token: &str, session: &str, first: usize) -> Opt
 
 /// Loads a server until it is gone, sends it `signal` on the way. Returns what it acknowledged: client, event and number.
 fn load(world: &Sandbox, signal: Signal) -> (Vec<(usize, usize, u64)>, Option<i32>) {
-    let mut serving = Serving::start(world);
+    let mut serving = Serving::start(world, &[]);
     let acknowledged = Mutex::new(Vec::new());
     let answers = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
             let (serving, acknowledged, answers) = (&serving, &acknowledged, &answers);
             scope.spawn(move || {
-                let Ok(mut stream) = TcpStream::connect(&serving.host) else { return };
+                let Ok(mut stream) = TcpStream::connect(serving.host()) else { return };
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 for batch in 0.. {
                     let first = batch * EVENTS;
@@ -104,7 +81,7 @@ fn load(world: &Sandbox, signal: Signal) -> (Vec<(usize, usize, u64)>, Option<i3
             assert!(Instant::now() < until, "the server does not answer");
             std::thread::yield_now();
         }
-        serving.signal(signal);
+        kill_process(Pid::from_child(&serving.child), signal).unwrap();
     });
     let code = serving.child.wait().unwrap().code();
     (acknowledged.into_inner().unwrap(), code)
@@ -151,15 +128,15 @@ fn a_server_that_is_killed_under_load_loses_nothing_that_it_acknowledged() {
     assert_eq!(code, None, "a signal ended it");
     nothing_is_lost(&world, &acknowledged);
     // What is sent again is answered with the numbers it has.
-    let mut serving = Serving::start(&world);
-    let mut stream = TcpStream::connect(&serving.host).unwrap();
+    let mut serving = Serving::start(&world, &[]);
+    let mut stream = TcpStream::connect(serving.host()).unwrap();
     let before = survivors(&world).len();
     let again = post(&mut stream, &serving.token, "s0", 0).unwrap();
     let known: Vec<u64> =
         acknowledged.iter().filter(|one| one.0 == 0).map(|one| one.2).take(EVENTS).collect();
     assert_eq!(again["steps"], json!(known));
     assert_eq!(survivors(&world).len(), before);
-    serving.signal(Signal::TERM);
+    kill_process(Pid::from_child(&serving.child), Signal::TERM).unwrap();
     assert_eq!(serving.child.wait().unwrap().code(), Some(0));
 }
 

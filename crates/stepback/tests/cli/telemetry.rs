@@ -1,50 +1,15 @@
 //! The real OpenTelemetry SDK sends to the real server, over both of its protocols.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use stepback_testkit::python::python;
 
 use crate::sandbox::{Ran, Sandbox};
-
-/// A server that ends with the test.
-struct Serving {
-    child: Child,
-    url: String,
-    token: String,
-}
+use crate::serving::Serving;
 
 impl Serving {
-    fn start(world: &Sandbox) -> Self {
-        let mut command = world.command(["serve", "--listen", "127.0.0.1:0", "--json"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
-        let word = |name: &str| said[name].as_str().unwrap().to_owned();
-        let token = std::fs::read_to_string(word("token_file")).unwrap();
-        Self { child, url: word("url"), token: token.trim().to_owned() }
-    }
-
-    /// What the server says at an address below `/api/v1`.
-    fn get(&self, path: &str) -> Value {
-        use std::io::Write;
-        let address = self.url.strip_prefix("http://").unwrap();
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        let request = format!(
-            "GET /api/v1{path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
-            self.token
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        assert!(head.starts_with("HTTP/1.1 200"), "{reply}");
-        serde_json::from_str(body).unwrap()
-    }
-
     /// Runs the agent that reports here.
     fn agent(&self, protocol: &str, session: &str, token: &str, more: &[(&str, &str)]) -> Ran {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/telemetry.py");
@@ -69,13 +34,6 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// What happened, in short.
 fn story(steps: &[Value]) -> String {
     let line = |step: &Value| {
@@ -88,7 +46,7 @@ fn story(steps: &[Value]) -> String {
 #[test]
 fn the_real_sdk_tells_the_same_story_over_both_protocols() {
     let world = Sandbox::new();
-    let server = Serving::start(&world);
+    let server = Serving::start(&world, &[]);
     let gzip = [("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")];
     for (protocol, session, more) in [
         ("http", "by-http", &[][..]),
@@ -115,7 +73,7 @@ fn the_real_sdk_tells_the_same_story_over_both_protocols() {
 #[test]
 fn the_real_sdk_is_refused_without_the_token() {
     let world = Sandbox::new();
-    let server = Serving::start(&world);
+    let server = Serving::start(&world, &[]);
     for protocol in ["http", "grpc"] {
         let ran = server.agent(protocol, "stranger", "wrong", &[]).exits(1);
         let said = if protocol == "grpc" { "UNAUTHENTICATED" } else { "401" };

@@ -1,34 +1,14 @@
 //! Checkpoints while a server watches the workspace: faster, and the same.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::sandbox::Sandbox;
+use crate::serving::Serving;
 use crate::talk::{Talk, workspace_dir};
-
-/// A server that is killed in the end.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn serve(world: &Sandbox, more: &[&str]) -> Server {
-    let mut command = world.command(["serve", "--listen", "127.0.0.1:0", "--json"]);
-    let mut server = Server(command.args(more).stdout(Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("url"), "{line}");
-    server
-}
 
 /// Enough files to be worth asking.
 fn large() -> Sandbox {
@@ -64,7 +44,7 @@ fn is_hinted(world: &Sandbox, checkpoint: impl FnOnce()) -> bool {
 fn checkpoints_are_the_same_with_a_watcher_and_after_its_death() {
     let world = large();
     assert_eq!(world.json(["status"])["watcher"], json!(null));
-    let server = serve(&world, &[]);
+    let server = Serving::start(&world, &[]);
     until_watched(&world);
     assert!(world.ok(["status"]).out.contains("Watched: 61 directories"));
     let agent = Talk::new(&world, "s1");
@@ -88,7 +68,7 @@ fn checkpoints_are_the_same_with_a_watcher_and_after_its_death() {
     world.ok(["checkpoint", "create"]);
     assert_eq!(world.json(["status"])["items"], json!([]));
     assert_eq!(world.json(["status"])["watcher"], json!(null));
-    let _server = serve(&world, &[]);
+    let _server = Serving::start(&world, &[]);
     until_watched(&world);
     world.write("d2/f2", "watched again\n");
     world.ok(["checkpoint", "create"]);
@@ -99,11 +79,11 @@ fn checkpoints_are_the_same_with_a_watcher_and_after_its_death() {
 fn a_watcher_can_be_turned_off() {
     let world = large();
     {
-        let _server = serve(&world, &["--no-watcher"]);
+        let _server = Serving::start(&world, &["--no-watcher"]);
         world.ok(["checkpoint", "create"]);
         assert_eq!(world.json(["status"])["watcher"], json!(null));
     }
-    let _server = serve(&world, &[]);
+    let _server = Serving::start(&world, &[]);
     until_watched(&world);
     let status = world.command(["status", "--json"]).env("STEPBACK_NO_WATCHER", "1").output().unwrap();
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
