@@ -18,6 +18,7 @@ use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Started, Step, Trigger};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
+use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, StoreError};
 
 pub use self::together::Arrivals;
@@ -187,7 +188,8 @@ impl Workspace<'_> {
 
     fn try_record(&self, report: &Report<'_>) -> Result<Recorded, EngineError> {
         let known = self.store().session(self.session_id(report))?;
-        let step = match self.place_for(known.as_ref(), report, |_| None)? {
+        let stored = |id| Ok(self.store().step(id)?);
+        let step = match self.place_for(known.as_ref(), report, |_| None, stored)? {
             Place::New(step) => step,
             Place::Taken(recorded, _) => return Ok(recorded),
         };
@@ -264,24 +266,25 @@ impl Workspace<'_> {
     }
 
     /// Where an event belongs in the record: at a new step, or at the one that recorded it already, which may be one of those
-    /// that are on their way into it, where `arriving` finds it.
+    /// that are on their way into it, where `arriving` finds it, or one that is `stored`.
     fn place_for<'s>(
         &self,
         known: Option<&Session>,
         report: &Report<'_>,
         arriving: impl Fn(StepId) -> Option<(usize, &'s Step)>,
+        stored: impl Fn(StepId) -> Result<Option<StoredCheckpoint>, EngineError>,
     ) -> Result<Place, EngineError> {
         let Some(key) = &report.event.key else {
             return Ok(Place::New(StepId::from_bytes(self.engine.env.fresh_id())));
         };
-        let session = self.session_id(report);
+        let session = known.map_or_else(|| self.session_id(report), |session| session.id);
         let open: Option<&[OpenCall]> = known.map(|session| session.info.open.as_slice());
         for attempt in 0.. {
             let key = if attempt == 0 { key.clone() } else { format!("{key} again {attempt}") };
             let id = Step::id_of(session, report.event.kind, &key);
             let (taken, at) = match arriving(id) {
                 Some((at, step)) => (Place::Taken(so_far(step), Some(at)), step.at),
-                None => match self.store().step(id)? {
+                None => match stored(id)? {
                     Some(stored) => {
                         let step = &stored.checkpoint.step;
                         (Place::Taken(so_far(step), None), step.at)

@@ -302,10 +302,12 @@ pub struct Step {
 
 impl Step {
     /// The id of the step that records an event of this kind which the agent calls `key`: the same one however often the
-    /// event is delivered.
+    /// event is delivered. Ids of one session have the same last four bytes, so that a store can keep them together.
     pub fn id_of(session: SessionId, kind: StepKind, key: &str) -> StepId {
         let name = format!("step {session} {} {key}", kind.as_str());
-        StepId::from_bytes(first_half(Hash::of(ObjectKind::Blob, name.as_bytes())))
+        let mut id = first_half(Hash::of(ObjectKind::Blob, name.as_bytes()));
+        id[12..].copy_from_slice(&session.as_bytes()[..4]);
+        StepId::from_bytes(id)
     }
 }
 

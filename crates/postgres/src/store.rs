@@ -76,6 +76,10 @@ impl Store for PostgresStore {
         self.find_step(step)
     }
 
+    fn stored_among(&self, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
+        self.find_stored(steps)
+    }
+
     fn step_numbered(
         &self,
         workspace: WorkspaceId,

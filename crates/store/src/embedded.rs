@@ -21,11 +21,13 @@ use crate::pack;
 use crate::recent;
 
 mod answer;
+mod batch;
 mod chain;
 mod find;
 mod index;
 mod log;
 mod objects;
+mod readers;
 mod schema;
 mod store;
 mod sweep;
@@ -46,7 +48,10 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 pub struct EmbeddedStore {
     dir: PathBuf,
     packs: PathBuf,
+    /// The one that commits.
     connection: Mutex<Connection>,
+    /// Others that nobody uses right now.
+    readers: Mutex<Vec<Connection>>,
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
     open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
     recent: recent::Recent,
@@ -109,19 +114,11 @@ impl EmbeddedStore {
         let path = dir.join(schema::DATABASE);
         // A log that has something in it was written by somebody who had made its name durable.
         let log_is_named = fs::metadata(dir.join(schema::LOG)).is_ok_and(|metadata| metadata.len() > 0);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         faults::point().map_err(StoreError::io("open", &path))?;
-        let connection =
-            Connection::open_with_flags(&path, flags).map_err(|error| open_error(&path, error))?;
+        let connection = connect(&path, patience)?;
         // SQLite makes it readable for everybody; -wal and -shm, made later, take over the permissions set here. By name:
         // opening and closing the file ourselves would drop the locks of other connections in this process.
         make_private(&path, 0o600)?;
-        connection.busy_timeout(patience.unwrap_or(PATIENCE))?;
-        // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         schema::prepare(&connection, dir)?;
         if !log_is_named {
             // Reading has made the log. SQLite is built not to sync its name, which it would do in every process.
@@ -131,6 +128,7 @@ impl EmbeddedStore {
             dir: dir.to_path_buf(),
             packs: dir.join(schema::PACKS),
             connection: Mutex::new(connection),
+            readers: Mutex::default(),
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
             recent: recent::Recent::default(),
@@ -149,6 +147,17 @@ impl EmbeddedStore {
     pub fn tighten_permissions(&self) -> Result<(), StoreError> {
         make_private(&self.dir, 0o700)
     }
+}
+
+fn connect(path: &Path, patience: Option<Duration>) -> Result<Connection, StoreError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| open_error(path, error))?;
+    connection.busy_timeout(patience.unwrap_or(PATIENCE))?;
+    // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
 }
 
 /// Sets `mode` on `path` if anybody but the owner may do anything with it.

@@ -219,6 +219,16 @@ pub trait Store: ObjectSource + Send + Sync {
     fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError>;
     /// One step, checkpoint or not.
     fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError>;
+    /// Those of `steps` that are stored.
+    fn stored_among(&self, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
+        let mut stored = HashSet::new();
+        for step in steps {
+            if self.step(*step)?.is_some() {
+                stored.insert(*step);
+            }
+        }
+        Ok(stored)
+    }
     /// One step by workspace and number, checkpoint or not.
     fn step_numbered(
         &self,

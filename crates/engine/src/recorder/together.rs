@@ -40,12 +40,13 @@ impl Engine<'_> {
         let objects = Known::new(self.store);
         let batch = self.store.begin()?;
         let arriving = Arriving { known: &objects, batch: &*batch };
-        let mut coming = Coming::default();
-        for Arrivals { workspace, reports, .. } in all {
+        let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
+        let mut coming = Coming { delivered: self.delivered(all, &sessions)?, ..Coming::default() };
+        for (Arrivals { workspace, reports, .. }, sessions) in all.iter().zip(&sessions) {
             let head = workspace.head_id()?;
             let mut own = Vec::with_capacity(reports.len());
-            for report in *reports {
-                own.push(coming.add(workspace, &arriving, report, head)?);
+            for (report, session) in reports.iter().zip(sessions) {
+                own.push(coming.add(workspace, &arriving, (*session, report), head)?);
             }
             coming.all.push(own);
         }
@@ -70,6 +71,40 @@ impl Engine<'_> {
     }
 }
 
+/// The sessions of events, each named once for all that follow each other.
+fn session_ids(Arrivals { workspace, reports, .. }: &Arrivals<'_>) -> Vec<SessionId> {
+    let mut ids: Vec<SessionId> = Vec::with_capacity(reports.len());
+    for (at, report) in reports.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| &reports[before].event);
+        let same = before
+            .filter(|before| before.session == report.event.session && before.agent == report.event.agent);
+        ids.push(match (same, ids.last()) {
+            (Some(_), Some(id)) => *id,
+            _ => workspace.session_id(report),
+        });
+    }
+    ids
+}
+
+impl Engine<'_> {
+    /// For the steps by which events would be recorded, whether they are there already: asked for all at once.
+    fn delivered(
+        &self,
+        all: &[Arrivals<'_>],
+        sessions: &[Vec<SessionId>],
+    ) -> Result<HashMap<StepId, bool>, EngineError> {
+        let mut steps = Vec::new();
+        for (Arrivals { reports, .. }, sessions) in all.iter().zip(sessions) {
+            for (report, session) in reports.iter().zip(sessions) {
+                let key = report.event.key.as_ref();
+                steps.extend(key.map(|key| Step::id_of(*session, report.event.kind, key)));
+            }
+        }
+        let stored = self.store.stored_among(&steps)?;
+        Ok(steps.into_iter().map(|step| (step, stored.contains(&step))).collect())
+    }
+}
+
 /// A session that events belong to.
 struct Met {
     session: Option<Session>,
@@ -86,6 +121,8 @@ struct Coming {
     session_at: HashMap<SessionId, usize>,
     steps: Vec<Step>,
     step_at: HashMap<StepId, usize>,
+    /// For steps by which events would be recorded, whether they were when they were delivered before.
+    delivered: HashMap<StepId, bool>,
     /// For each event, what is known of its step, and which of the new ones it is.
     all: Vec<Vec<(Recorded, Option<usize>)>>,
 }
@@ -95,10 +132,9 @@ impl Coming {
         &mut self,
         workspace: &Workspace<'_>,
         arriving: &Arriving<'_>,
-        report: &Report<'_>,
+        (id, report): (SessionId, &Report<'_>),
         head: Option<StepId>,
     ) -> Result<(Recorded, Option<usize>), EngineError> {
-        let id = workspace.session_id(report);
         let at = match self.session_at.get(&id) {
             Some(at) => *at,
             None => {
@@ -111,7 +147,11 @@ impl Coming {
         let met = &mut self.sessions[at];
         let steps = &self.steps;
         let find = |id: StepId| self.step_at.get(&id).map(|at| (*at, &steps[*at]));
-        let step = match workspace.place_for(met.session.as_ref(), report, find)? {
+        let stored = |id: StepId| match self.delivered.get(&id) {
+            Some(false) => Ok(None),
+            _ => Ok(workspace.store().step(id)?),
+        };
+        let step = match workspace.place_for(met.session.as_ref(), report, find, stored)? {
             Place::New(step) => step,
             Place::Taken(recorded, new) => return Ok((recorded, new)),
         };

@@ -51,7 +51,7 @@ impl EmbeddedStore {
         if at.is_none() {
             return Ok(at);
         }
-        let connection = self.connection();
+        let connection = self.reader();
         let Ok(snapshot) = connection.unchecked_transaction() else { return Ok(at) };
         let mut window = None;
         while let Some(hash) = at {

@@ -223,7 +223,7 @@ impl Index {
         for Document { stored, texts } in documents {
             let id = stored.checkpoint.step.id.as_bytes().as_slice();
             let position: Option<i64> = db
-                .prepare_cached("SELECT position FROM log.steps WHERE id = ?1")?
+                .prepare_cached(&format!("SELECT position FROM log.steps WHERE {}", schema::BY_ID))?
                 .query_row([id], |row| row.get(0))
                 .optional()?;
             let Some(position) = position else { continue };

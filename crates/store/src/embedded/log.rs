@@ -1,7 +1,7 @@
 //! The log's rows: mutations inside a transaction, and the questions the engine asks.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -12,6 +12,7 @@ use stepback_model::record::{
 };
 use stepback_model::time::Timestamp;
 
+use super::schema::BY_ID;
 use crate::error::StoreError;
 use crate::port::{Mutation, Receipt, StoredCheckpoint};
 
@@ -138,20 +139,25 @@ fn apply_one(
             receipt.steps.push(number as u64);
         }
         Mutation::Annotate { step, annotation } => {
-            db.prepare_cached("UPDATE steps SET label = ?2, note = ?3, tags = ?4 WHERE id = ?1")?.execute(
-                params![blob(step.as_bytes()), annotation.label, annotation.note, json(&annotation.tags)],
-            )?;
+            let sql = format!("UPDATE steps SET label = ?2, note = ?3, tags = ?4 WHERE {BY_ID}");
+            db.prepare_cached(&sql)?.execute(params![
+                blob(step.as_bytes()),
+                annotation.label,
+                annotation.note,
+                json(&annotation.tags)
+            ])?;
         }
         Mutation::SetHidden { steps, by } => {
-            let mut statement = db.prepare_cached("UPDATE steps SET hidden_by = ?2 WHERE id = ?1")?;
+            let mut statement =
+                db.prepare_cached(&format!("UPDATE steps SET hidden_by = ?2 WHERE {BY_ID}"))?;
             for step in steps {
                 statement
                     .execute(params![blob(step.as_bytes()), by.as_ref().map(|op| blob(op.as_bytes()))])?;
             }
         }
         Mutation::Purge { steps } => {
-            let mut statement =
-                db.prepare_cached("UPDATE steps SET purged = 1 WHERE id = ?1 AND hidden_by IS NOT NULL")?;
+            let sql = format!("UPDATE steps SET purged = 1 WHERE {BY_ID} AND hidden_by IS NOT NULL");
+            let mut statement = db.prepare_cached(&sql)?;
             for step in steps {
                 statement.execute([blob(step.as_bytes())])?;
             }
@@ -266,8 +272,21 @@ pub(super) fn references(db: &Connection, prefix: &str) -> Result<Vec<(String, S
 }
 
 pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
-    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE s.id = ?1"))?;
+    let mut statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM steps s WHERE {BY_ID}"))?;
     Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
+}
+
+pub(super) fn stored_among(db: &Connection, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
+    // In one transaction, or each question would take and give back the locks of a reader.
+    let snapshot = db.unchecked_transaction()?;
+    let mut statement = snapshot.prepare_cached(&format!("SELECT 1 FROM steps WHERE {BY_ID}"))?;
+    let mut stored = HashSet::new();
+    for step in steps {
+        if statement.exists([blob(step.as_bytes())])? {
+            stored.insert(*step);
+        }
+    }
+    Ok(stored)
 }
 
 pub(super) fn step_numbered(

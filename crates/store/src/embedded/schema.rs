@@ -21,6 +21,12 @@ pub const PACKS: &str = "packs";
 /// "SBLG": marks the file as ours.
 const APPLICATION_ID: u32 = 0x5342_4c47;
 
+/// Finds a step by its id, the parameter `?1`. The ids of steps of one session end alike ([`Step::id_of`]), and the index is in
+/// order of their ends: many steps of a few sessions then change a few of its pages, not one page each.
+///
+/// [`Step::id_of`]: stepback_model::record::Step::id_of
+pub const BY_ID: &str = "substr(id, 13) = substr(?1, 13) AND id = ?1";
+
 const TABLES: &str = "
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 0),
@@ -57,7 +63,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_of_workspace ON sessions (workspace);
 CREATE TABLE steps (
     position INTEGER PRIMARY KEY,
-    id BLOB NOT NULL UNIQUE,
+    id BLOB NOT NULL,
     workspace BLOB NOT NULL,
     session BLOB NOT NULL,
     number INTEGER NOT NULL,
@@ -81,6 +87,7 @@ CREATE TABLE steps (
     detail BLOB,
     UNIQUE (workspace, number)
 );
+CREATE UNIQUE INDEX steps_by_id ON steps (substr(id, 13), id);
 CREATE INDEX checkpoints_of_workspace ON steps (workspace, number) WHERE trigger_kind IS NOT NULL;
 CREATE TABLE refs (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE operations (
@@ -99,13 +106,22 @@ CREATE TABLE operations (
 CREATE INDEX operations_unfinished ON operations (workspace) WHERE status = 'applying';
 ";
 
+/// How many kilobytes of the database the connection that commits keeps in memory, at most: a few pages for a hook, all of a
+/// large commit for a server.
+const CACHE: u32 = 64 << 10;
+
+/// How a connection works, whatever it is used for. `cache` is in kilobytes.
+pub fn configure(connection: &Connection, cache: u32) -> Result<(), StoreError> {
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -{cache};
+         PRAGMA trusted_schema = OFF;",
+    ))?;
+    Ok(())
+}
+
 /// Checks that the database is ours and not newer than we are; makes the tables in a new one.
 pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
-    connection.execute_batch(
-        // The cache is only as large as what is read and written: a few pages for a hook, all of a large commit for a server.
-        "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA cache_size = -65536;
-         PRAGMA trusted_schema = OFF;",
-    )?;
+    configure(connection, CACHE)?;
     {
         // In one transaction, or the answers could be from before and after another process makes the tables.
         let _snapshot = connection.unchecked_transaction()?;

@@ -75,7 +75,7 @@ impl Store for EmbeddedStore {
     }
 
     fn epoch(&self) -> Result<u64, StoreError> {
-        let connection = self.connection();
+        let connection = self.reader();
         let epoch: i64 =
             connection.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
         Ok(epoch as u64)
@@ -131,35 +131,39 @@ impl Store for EmbeddedStore {
     }
 
     fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
-        log::workspace_at(&self.connection(), root)
+        log::workspace_at(&self.reader(), root)
     }
 
     fn workspaces(&self) -> Result<Vec<Workspace>, StoreError> {
-        log::workspaces(&self.connection())
+        log::workspaces(&self.reader())
     }
 
     fn sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
-        log::sessions(&self.connection(), workspace)
+        log::sessions(&self.reader(), workspace)
     }
 
     fn working_sessions(&self, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
-        log::working_sessions(&self.connection(), workspace)
+        log::working_sessions(&self.reader(), workspace)
     }
 
     fn session(&self, session: SessionId) -> Result<Option<Session>, StoreError> {
-        log::session(&self.connection(), session)
+        log::session(&self.reader(), session)
     }
 
     fn reference(&self, name: &str) -> Result<Option<StepId>, StoreError> {
-        log::reference(&self.connection(), name)
+        log::reference(&self.reader(), name)
     }
 
     fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError> {
-        log::references(&self.connection(), prefix)
+        log::references(&self.reader(), prefix)
     }
 
     fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError> {
-        log::step(&self.connection(), step)
+        log::step(&self.reader(), step)
+    }
+
+    fn stored_among(&self, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
+        log::stored_among(&self.reader(), steps)
     }
 
     fn step_numbered(
@@ -167,27 +171,27 @@ impl Store for EmbeddedStore {
         workspace: WorkspaceId,
         number: u64,
     ) -> Result<Option<StoredCheckpoint>, StoreError> {
-        log::step_numbered(&self.connection(), workspace, number)
+        log::step_numbered(&self.reader(), workspace, number)
     }
 
     fn steps(&self, workspace: WorkspaceId, query: &Query) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        find::steps(&self.connection(), workspace, query)
+        find::steps(&self.reader(), workspace, query)
     }
 
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError> {
-        find::page(&self.connection(), workspace, query)
+        find::page(&self.reader(), workspace, query)
     }
 
     fn follow(&self, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
-        find::follow(&self.connection(), position, most)
+        find::follow(&self.reader(), position, most)
     }
 
     fn newest_position(&self) -> Result<u64, StoreError> {
-        find::newest_position(&self.connection())
+        find::newest_position(&self.reader())
     }
 
     fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
-        find::tally(&self.connection(), workspace)
+        find::tally(&self.reader(), workspace)
     }
 
     fn unindexed(&self, most: usize) -> Result<Vec<StoredCheckpoint>, StoreError> {
@@ -207,23 +211,23 @@ impl Store for EmbeddedStore {
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
-        log::checkpoints(&self.connection(), workspace)
+        log::checkpoints(&self.reader(), workspace)
     }
 
     fn operation(&self, op: OpId) -> Result<Option<Operation>, StoreError> {
-        log::operation(&self.connection(), op)
+        log::operation(&self.reader(), op)
     }
 
     fn operations(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        log::operations(&self.connection(), workspace, false)
+        log::operations(&self.reader(), workspace, false)
     }
 
     fn unfinished(&self, workspace: WorkspaceId) -> Result<Vec<Operation>, StoreError> {
-        log::operations(&self.connection(), workspace, true)
+        log::operations(&self.reader(), workspace, true)
     }
 
     fn mark(&self) -> Result<CommitMark, StoreError> {
-        let connection = self.connection();
+        let connection = self.reader();
         let commits: i64 = connection.query_row("SELECT commits FROM meta", [], |row| row.get(0))?;
         Ok(CommitMark(commits as u64))
     }
@@ -237,7 +241,7 @@ impl Store for EmbeddedStore {
     }
 
     fn usage(&self) -> Result<Usage, StoreError> {
-        let (objects, raw, stored) = self.connection().query_row(
+        let (objects, raw, stored) = self.reader().query_row(
             "SELECT count(*), coalesce(sum(raw_len), 0), coalesce(sum(record_len), 0) FROM objects",
             [],
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),

@@ -1,6 +1,6 @@
 //! Promises about the log: commits are atomic, numbers have no gaps, references move by compare-and-swap.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
@@ -133,6 +133,9 @@ pub fn steps_are_numbered_per_workspace(store: &dyn Store) {
     assert_eq!(store.commit(None, &mutations).unwrap().steps, [1, 2, 3, 4, 5]);
     assert_eq!(store.commit(None, &[append(sample.step(two.id, STATE))]).unwrap().steps, [6]);
     assert_eq!(store.step(steps[3].id).unwrap().unwrap().checkpoint.step.number, 4);
+    let asked = [steps[1].id, step_id(98), steps[3].id, steps[1].id];
+    assert_eq!(store.stored_among(&asked).unwrap(), HashSet::from([steps[1].id, steps[3].id]));
+    assert!(store.stored_among(&[]).unwrap().is_empty());
     let (_, elsewhere) = sample.begin(store, b"/elsewhere");
     assert_eq!(store.commit(None, &[append(sample.step(elsewhere.id, STATE))]).unwrap().steps, [1]);
 }

@@ -1,0 +1,375 @@
+//! Objects on their way into the store: each in the form in which it costs least, in packs that this batch alone appends to.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rusqlite::{OptionalExtension, TransactionBehavior};
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+
+use super::objects::{Location, Written, find};
+use super::{EmbeddedStore, schema};
+use crate::codec::{self, Codec};
+use crate::error::StoreError;
+use crate::lender::{self, Lender, Oid};
+use crate::pack::{self, IfAbsent, PackWriter, RecordHeader};
+use crate::port::{FinishedBatch, ObjectBatch};
+
+/// Objects on their way into packs.
+pub(super) struct Batch<'a> {
+    store: &'a EmbeddedStore,
+    epoch: u64,
+    /// Nothing is stored yet, so nothing needs to be looked up: most of a first checkpoint's database time.
+    store_is_empty: bool,
+    /// How many more objects may be stored as differences.
+    differences: AtomicU32,
+    /// Git packs that blobs may be borrowed from.
+    lenders: OnceLock<Vec<Arc<Lender>>>,
+    inner: Mutex<Pending>,
+}
+
+/// Smaller blobs cost less to store than to borrow.
+const WORTH_BORROWING: usize = 128;
+
+/// An object in the form it is stored in.
+struct Encoded {
+    codec: Codec,
+    depth: u8,
+    base: Option<Hash>,
+    lender: Option<Oid>,
+    /// `None` for the bytes as they are.
+    stored: Option<Vec<u8>>,
+}
+
+impl Encoded {
+    fn new(codec: Codec, stored: Option<Vec<u8>>) -> Self {
+        Self { codec, depth: 0, base: None, lender: None, stored }
+    }
+}
+
+/// An object is stored against the base of its predecessor as long as the difference is below this part of its size: about
+/// what it costs, spread over a chain, that a new chain begins with a whole object.
+const CLOSE: usize = 16;
+
+/// Storing a difference means reading the base and a search through it: worth it for the few objects of a usual checkpoint,
+/// too slow when thousands of files changed at once.
+const MAX_DIFFERENCES: u32 = 96;
+
+/// Small objects of an agent's record, which come by the thousand, are looked up and compressed when there are many of them or
+/// the batch is complete: all in one look at the database, and on all cores.
+const SMALL: usize = 16 << 10;
+/// How many bytes of them wait in memory at most.
+const WAITING: usize = 4 << 20;
+/// Below this number another thread costs more than it saves.
+const WORTH_A_THREAD: usize = 64;
+
+/// A small object that waits.
+struct Small {
+    kind: ObjectKind,
+    hash: Hash,
+    bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Pending {
+    objects: HashMap<Hash, Location>,
+    small: Vec<Small>,
+    small_hashes: HashSet<Hash>,
+    small_bytes: usize,
+    current: Option<PackWriter>,
+    full: Vec<PackWriter>,
+}
+
+impl EmbeddedStore {
+    pub(super) fn new_batch(&self) -> Result<Batch<'_>, StoreError> {
+        let connection = self.connection();
+        let epoch =
+            connection.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get::<_, i64>(0))?;
+        let any: Option<i64> = connection
+            .prepare_cached("SELECT 1 FROM objects LIMIT 1")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        Ok(Batch {
+            store: self,
+            epoch: epoch as u64,
+            store_is_empty: any.is_none(),
+            differences: AtomicU32::new(MAX_DIFFERENCES),
+            lenders: OnceLock::new(),
+            inner: Mutex::new(Pending::default()),
+        })
+    }
+
+    /// A pack to append to: the newest one nobody is writing to, or a new one.
+    pub(super) fn lock_a_pack(&self) -> Result<PackWriter, StoreError> {
+        let candidates: Vec<(i64, i64)> = {
+            let connection = self.connection();
+            let mut statement = connection
+                .prepare_cached("SELECT id, committed FROM packs WHERE committed < ?1 ORDER BY id DESC")?;
+            let rows = statement.query_map([pack::MAX_PACK as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.collect::<Result<_, _>>()?
+        };
+        for (id, committed) in candidates {
+            // With nothing committed, its writer died or gave up, perhaps before it made the file.
+            let if_absent = if committed == 0 { IfAbsent::Create } else { IfAbsent::Skip };
+            // Between the query and the lock another writer may have committed more: ask again under the lock.
+            match PackWriter::lock(&self.packs, id as u64, if_absent, || self.committed_len(id)) {
+                Ok(Some(writer)) => return Ok(writer),
+                Ok(None) => {}
+                // A damaged pack is never written to; `fsck` reports it, reads of what is intact go on.
+                Err(StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.lock_a_new_pack()
+    }
+
+    /// A pack that did not exist before; its number was never used.
+    ///
+    /// Its row comes first: what a dead writer leaves behind is then known, and used again or removed.
+    pub(super) fn lock_a_new_pack(&self) -> Result<PackWriter, StoreError> {
+        loop {
+            let id: i64 = {
+                let connection = self.connection();
+                let transaction =
+                    rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+                schema::check_format(&transaction, &self.dir)?;
+                let id = transaction.query_row(
+                    "UPDATE meta SET next_pack = next_pack + 1 RETURNING next_pack - 1",
+                    [],
+                    |row| row.get(0),
+                )?;
+                transaction.execute("INSERT INTO packs (id, committed) VALUES (?1, 0)", [id])?;
+                transaction.commit()?;
+                id
+            };
+            let writer =
+                PackWriter::lock(&self.packs, id as u64, IfAbsent::Create, || self.committed_len(id))?;
+            // Another writer may have been faster to lock it.
+            if let Some(writer) = writer {
+                return Ok(writer);
+            }
+        }
+    }
+
+    pub(super) fn committed_len(&self, id: i64) -> Result<Option<u64>, StoreError> {
+        let connection = self.connection();
+        let mut statement = connection.prepare_cached("SELECT committed FROM packs WHERE id = ?1")?;
+        Ok(statement.query_row([id], |row| row.get::<_, i64>(0)).optional()?.map(|len| len as u64))
+    }
+}
+
+impl Batch<'_> {
+    fn may_store_difference(&self) -> bool {
+        self.differences
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_ok()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_known(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
+        {
+            let pending = self.pending();
+            if pending.objects.contains_key(&hash) || pending.small_hashes.contains(&hash) {
+                return Ok(true);
+            }
+        }
+        Ok(!self.store_is_empty && self.store.locate(kind, hash)?.is_some())
+    }
+
+    /// Puts a small object aside.
+    fn wait(&self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), StoreError> {
+        let mut pending = self.pending();
+        if !pending.objects.contains_key(&hash) && pending.small_hashes.insert(hash) {
+            pending.small_bytes += bytes.len();
+            pending.small.push(Small { kind, hash, bytes: bytes.to_vec() });
+        }
+        match pending.small_bytes > WAITING {
+            true => self.write_small(&mut pending),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the small objects that wait and are not stored yet, in the order in which they came.
+    fn write_small(&self, pending: &mut Pending) -> Result<(), StoreError> {
+        pending.small_bytes = 0;
+        pending.small_hashes.clear();
+        let mut small = std::mem::take(&mut pending.small);
+        if small.is_empty() {
+            return Ok(());
+        }
+        if !self.store_is_empty {
+            let reader = self.store.reader();
+            let snapshot = reader.unchecked_transaction()?;
+            let mut stored = HashSet::new();
+            for Small { kind, hash, .. } in &small {
+                if find(&snapshot, *hash)?.is_some_and(|location| location.kind == *kind) {
+                    stored.insert(*hash);
+                }
+            }
+            small.retain(|small| !stored.contains(&small.hash));
+        }
+        let packed = compress_all(&small);
+        for (Small { kind, hash, bytes }, packed) in small.into_iter().zip(packed) {
+            let encoded = match packed {
+                Some(stored) => Encoded::new(Codec::Zstd, Some(stored)),
+                None => Encoded::new(Codec::Raw, None),
+            };
+            self.append(pending, kind, hash, &bytes, &encoded)?;
+        }
+        Ok(())
+    }
+
+    /// Writes an object to the pack of this batch, unless it has it.
+    fn append(
+        &self,
+        pending: &mut Pending,
+        kind: ObjectKind,
+        hash: Hash,
+        bytes: &[u8],
+        encoded: &Encoded,
+    ) -> Result<(), StoreError> {
+        if pending.objects.contains_key(&hash) {
+            return Ok(());
+        }
+        let raw_len = u32::try_from(bytes.len())
+            .map_err(|_| ObjectError::corrupt(kind, hash, "an object cannot be larger than 4 GiB"))?;
+        let Encoded { codec, depth, base, lender, stored } = encoded;
+        let payload = stored.as_deref().unwrap_or(bytes);
+        let header = RecordHeader {
+            kind,
+            codec: *codec,
+            depth: *depth,
+            raw_len,
+            payload_len: payload.len() as u32,
+            hash,
+            base: *base,
+        };
+        if pending.current.as_ref().is_none_or(|writer| writer.end() >= pack::MAX_PACK) {
+            let full = pending.current.take();
+            pending.full.extend(full);
+            pending.current = Some(self.store.lock_a_pack()?);
+        }
+        // The line above has just put a writer there.
+        let Some(writer) = pending.current.as_mut() else { unreachable!("a pack was locked") };
+        let offset = writer.append(&header, payload)?;
+        let (pack, record_len) = (writer.id(), header.record_len());
+        let (depth, base, lender) = (*depth, *base, *lender);
+        pending
+            .objects
+            .insert(hash, Location { kind, pack, offset, record_len, raw_len, depth, base, lender });
+        Ok(())
+    }
+
+    /// An object as its difference to another: to what `similar` itself is stored against, if that is close enough, because
+    /// then the chain does not grow and `similar` need not be read; else to `similar`.
+    fn difference(&self, kind: ObjectKind, bytes: &[u8], similar: Hash) -> Option<Encoded> {
+        let against = |base: Hash, depth: u8, share: usize| {
+            let base_bytes = self.store.read(kind, base).ok()?;
+            let stored = codec::compress_on(&base_bytes, bytes)?;
+            let worthwhile = stored.len() + 32 < bytes.len() / share;
+            worthwhile.then(|| Encoded {
+                depth,
+                base: Some(base),
+                ..Encoded::new(Codec::ZstdOnBase, Some(stored))
+            })
+        };
+        let location = self.store.locate(kind, similar).ok()??;
+        let beside = location.base.and_then(|base| against(base, location.depth, CLOSE));
+        beside.or_else(|| {
+            (location.depth < codec::MAX_DEPTH).then(|| against(similar, location.depth + 1, 2)).flatten()
+        })
+    }
+
+    /// The form in which an object costs least: borrowed from git, a difference to `similar_to` (when that is stored, not
+    /// merely pending, and its chain short enough), or compressed on its own.
+    fn encode(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Encoded {
+        if kind == ObjectKind::Blob
+            && bytes.len() >= WORTH_BORROWING
+            && let Some(lenders) = self.lenders.get()
+        {
+            let oid = lender::blob_oid(bytes);
+            if let Some(lender) = lenders.iter().find(|lender| lender.contains(&oid)) {
+                let payload = [oid, lender.id].concat();
+                return Encoded { lender: Some(lender.id), ..Encoded::new(Codec::Borrowed, Some(payload)) };
+            }
+        }
+        if let Some(similar) = similar_to
+            && !self.store_is_empty
+            && self.may_store_difference()
+            && let Some(encoded) = self.difference(kind, bytes, similar)
+        {
+            return encoded;
+        }
+        match codec::compress(bytes) {
+            Some(stored) => Encoded::new(Codec::Zstd, Some(stored)),
+            None => Encoded::new(Codec::Raw, None),
+        }
+    }
+}
+
+impl ObjectSink for Batch<'_> {
+    fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
+        let hash = Hash::of(kind, bytes);
+        let is_of_a_record = matches!(kind, ObjectKind::Json | ObjectKind::Message | ObjectKind::State);
+        if is_of_a_record && similar_to.is_none() && bytes.len() <= SMALL {
+            self.wait(kind, hash, bytes)?;
+            return Ok(hash);
+        }
+        if self.is_known(kind, hash)? {
+            return Ok(hash);
+        }
+        let encoded = self.encode(kind, bytes, similar_to);
+        self.append(&mut self.pending(), kind, hash, bytes, &encoded)?;
+        Ok(hash)
+    }
+}
+
+/// The objects compressed, each on its own; `None` for those that it does not make smaller.
+fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
+    let compress =
+        |some: &[Small]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
+    let threads =
+        std::thread::available_parallelism().map_or(1, usize::from).min(small.len() / WORTH_A_THREAD);
+    if threads < 2 {
+        return compress(small);
+    }
+    std::thread::scope(|scope| {
+        let parts = small.chunks(small.len().div_ceil(threads));
+        let working: Vec<_> = parts.map(|part| (part, scope.spawn(move || compress(part)))).collect();
+        // Compressing does not panic; if it does, then here again.
+        working
+            .into_iter()
+            .flat_map(|(part, thread)| thread.join().unwrap_or_else(|_| compress(part)))
+            .collect()
+    })
+}
+
+impl ObjectBatch for Batch<'_> {
+    fn borrow_from(&self, packs: &[Vec<u8>]) {
+        let ids = packs.iter().filter_map(|name| lender::pack_id(name));
+        // A pack that cannot be read as git's own cannot lend; its content is stored as usual.
+        let _ = self.lenders.set(ids.filter_map(|id| self.store.lender(id).ok()).collect());
+    }
+
+    fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError> {
+        Ok(self.is_known(kind, hash)?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError> {
+        self.write_small(&mut self.pending())?;
+        let pending = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = pending.full;
+        packs.extend(pending.current);
+        for writer in &mut packs {
+            writer.send()?;
+        }
+        // Sorted by hash, the rows go into neighbouring pages of the table.
+        let mut objects: Vec<_> = pending.objects.into_iter().collect();
+        objects.sort_unstable_by_key(|(hash, _)| *hash);
+        Ok(FinishedBatch { epoch: self.epoch, payload: Box::new(Written { objects, packs }) })
+    }
+}
