@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event, KeyEventKind, KeyModifiers, MouseEventKind};
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers, MouseEventKind};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -98,30 +98,36 @@ fn next(told: &Receiver<Message>, wait: Duration) -> Option<Vec<Message>> {
 fn listen(tell: Sender<Message>) {
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
-            let Some(message) = meaning(event) else { continue };
-            if tell.send(message).is_err() {
-                return;
+            for message in meaning(event) {
+                if tell.send(message).is_err() {
+                    return;
+                }
             }
         }
         // Without a terminal there is nobody to show anything to.
-        let _ = tell.send(Message::Key(crossterm::event::KeyCode::Char('c'), true));
+        let _ = tell.send(Message::Key(KeyCode::Char('c'), true));
     });
 }
 
-fn meaning(event: Event) -> Option<Message> {
+/// What an event says. Escape and a key that arrive together, as they do over slow connections, look like one with alt.
+fn meaning(event: Event) -> Vec<Message> {
     match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => {
-            Some(Message::Key(key.code, key.modifiers.contains(KeyModifiers::CONTROL)))
+            let pressed = Message::Key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
+            match key.modifiers.contains(KeyModifiers::ALT) {
+                true => vec![Message::Key(KeyCode::Esc, false), pressed],
+                false => vec![pressed],
+            }
         }
-        Event::Paste(text) => Some(Message::Paste(text)),
-        Event::Resize(columns, rows) => Some(Message::Resize(columns, rows)),
+        Event::Paste(text) => vec![Message::Paste(text)],
+        Event::Resize(columns, rows) => vec![Message::Resize(columns, rows)],
         Event::Mouse(mouse) => match mouse.kind {
-            MouseEventKind::Down(_) => Some(Message::Click(mouse.column, mouse.row)),
-            MouseEventKind::ScrollDown => Some(Message::Wheel(true)),
-            MouseEventKind::ScrollUp => Some(Message::Wheel(false)),
-            _ => None,
+            MouseEventKind::Down(_) => vec![Message::Click(mouse.column, mouse.row)],
+            MouseEventKind::ScrollDown => vec![Message::Wheel(true)],
+            MouseEventKind::ScrollUp => vec![Message::Wheel(false)],
+            _ => Vec::new(),
         },
-        _ => None,
+        _ => Vec::new(),
     }
 }
 

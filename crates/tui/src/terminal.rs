@@ -4,11 +4,13 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, Show};
-use crossterm::event::{
-    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
-};
+use crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste};
 use crossterm::execute;
+use crossterm::style::Print;
 use crossterm::terminal::{self, EnterAlternateScreen, LeaveAlternateScreen};
+
+/// Asks for presses and the wheel. Every movement of the mouse would be a message as well, which a slow connection feels.
+const PRESSES: &str = "\x1b[?1000h\x1b[?1006h";
 
 /// Whether the terminal is in our hands.
 static HELD: AtomicBool = AtomicBool::new(false);
@@ -38,7 +40,7 @@ impl Held {
     /// Takes the mouse as well, and text that is pasted.
     pub fn with_mouse(self) -> io::Result<Self> {
         MOUSE.store(true, Ordering::Relaxed);
-        execute!(io::stdout(), EnableMouseCapture, EnableBracketedPaste)?;
+        execute!(io::stdout(), Print(PRESSES), EnableBracketedPaste)?;
         Ok(self)
     }
 }

@@ -265,3 +265,96 @@ fn a_server_goes_away_and_comes_back_and_no_step_is_missed() {
     assert_eq!(terminal.wait().code(), Some(9));
     server.end();
 }
+
+/// Where the recording is.
+const FRAMES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/tui-frames.txt");
+
+/// A text without what differs between two runs: the time of day and how long something took.
+fn masked(text: &str) -> String {
+    let digits = |word: &str| word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
+    let is_time = |word: &str| word.len() == 8 && digits(word) == "00:00:00";
+    let lines = text.lines().map(|line| {
+        let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        for at in 0..words.len() {
+            let is_length = words.get(at + 1).is_some_and(|unit| matches!(unit.as_str(), "ms" | "s" | "ms," | "s,"));
+            if is_time(&words[at]) || is_length || words[at].starts_with("2026-") {
+                words[at] = "…".into();
+            }
+        }
+        words.join(" ")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The recording in the guide is made here: `STEPBACK_UPDATE_GUIDE=1` writes it anew.
+#[test]
+fn the_recording_in_the_guide_is_what_is_shown() {
+    let world = Sandbox::frozen();
+    record(&world);
+    let mut frames = String::new();
+    let mut terminal = start(&world, &[], 24, 80);
+    let mut take = |keys: &str, terminal: &mut Terminal, texts: &[&str]| {
+        if !keys.is_empty() {
+            terminal.press(keys);
+        }
+        let screen = terminal.shows(texts);
+        let keys = keys.replace('\r', "⏎").replace('\t', "tab");
+        let title = if keys.is_empty() { "stepback tui".to_owned() } else { format!("key {keys}") };
+        frames.push_str(&format!("=== {title}\n{}\n\n", screen.trim_end()));
+    };
+    take("", &mut terminal, &["[1 Sessions]", "make the tests pass", "? keys"]);
+    take("\r", &mut terminal, &["[2 Timeline]", "last", "<main*>"]);
+    take("E", &mut terminal, &["> !", "#6 of #9"]);
+    take("\r", &mut terminal, &["[3 Step]", "permission denied"]);
+    take("\t", &mut terminal, &["[4 State]", "2 paths"]);
+    terminal.press("ll");
+    take("5", &mut terminal, &["[5 Diff]", "-one", "+two"]);
+    take("h", &mut terminal, &["[5 Diff]", "#7 is no checkpoint"]);
+    take("w", &mut terminal, &["Plan: rewind", "app.txt"]);
+    take("y", &mut terminal, &["press u to undo"]);
+    take("6", &mut terminal, &["none; a adds one"]);
+    take("?", &mut terminal, &["Everywhere"]);
+    terminal.press("z");
+    terminal.press("q");
+    terminal.expect_end();
+    if std::env::var_os("STEPBACK_UPDATE_GUIDE").is_some() {
+        fs::write(FRAMES, &frames).unwrap();
+    }
+    let kept = fs::read_to_string(FRAMES).unwrap();
+    assert_eq!(masked(&frames), masked(&kept), "STEPBACK_UPDATE_GUIDE=1 writes it anew");
+}
+
+#[test]
+fn what_is_huge_is_shown_in_part_and_keys_go_on_working() {
+    let world = Sandbox::new();
+    world.write("lines.txt", "a\n".repeat(100_000));
+    world.write("small.txt", "one\n");
+    let agent = Talk::new(&world, "s1-first");
+    agent.begin();
+    agent.prompt("change everything");
+    agent.bash("b1", "change", || {
+        world.write("lines.txt", "b\n".repeat(100_000));
+        world.write("small.txt", "two\n");
+        world.write("huge.bin", vec![0; 50 << 20]);
+        world.write("huge.txt", "0123456789abcde\n".repeat(3 << 20));
+    });
+    agent.stop();
+    let mut terminal = start(&world, &["s1"], 24, 80);
+    terminal.shows(&["last"]);
+    terminal.press("h5");
+    terminal.shows(&["modified     lines.txt"]);
+    terminal.press("G");
+    terminal.shows(&["+two"]);
+    terminal.press("4");
+    terminal.shows(&["huge.txt", "50.3 MB"]);
+    terminal.press("j\r");
+    terminal.shows(&["0123456789abcde"]);
+    terminal.press("G");
+    terminal.shows(&["too many to be shown here"]);
+    terminal.press("\x1b");
+    terminal.shows(&["4 paths"]);
+    terminal.press("k\r");
+    terminal.shows(&["this is no text"]);
+    terminal.press("q");
+    terminal.expect_end();
+}
