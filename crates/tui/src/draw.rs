@@ -109,7 +109,11 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
             true => (format!("[{}]", name.trim()), strong().add_modifier(Modifier::REVERSED)),
             false => (name.to_owned(), quiet()),
         };
-        let text = format!("{text:<width$}", width = name.len());
+        let mut text = format!("{text:<width$}", width = name.len());
+        // Where there is no room for more, the view says by itself that somebody waits there.
+        if view == View::Live && !app.live.stops.is_empty() {
+            text.push('!');
+        }
         buffer.set_stringn(x, 0, text, usize::from(area.width.saturating_sub(x)), style);
         x += name.len() as u16;
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use stepback_model::point::{Anchor, PointExpr};
+use stepback_model::point;
 
 use crate::app::window::{PAGE, Side};
 use crate::app::{Against, Part};
@@ -223,15 +223,11 @@ async fn steps(source: &Source, session: &str, side: Side, number: u64, most: us
 }
 
 /// A point as it is meant in a session: a plain number is a step, and an error is one of this session.
-fn meant(session: &str, point: &str) -> String {
-    if !point.is_empty() && point.bytes().all(|byte| byte.is_ascii_digit()) {
-        return format!("#{point}");
+fn meant(session: &str, given: &str) -> String {
+    if !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("#{given}");
     }
-    let of_session = PointExpr::parse(point).is_ok_and(|parsed| {
-        parsed.session.is_none()
-            && matches!(parsed.anchor, Anchor::Error(_) | Anchor::Tool { .. } | Anchor::Iteration(_))
-    });
-    if of_session { format!("{session}#{point}") } else { point.to_owned() }
+    point::in_session(given, session)
 }
 
 async fn whole_step(source: &Source, session: &str, step: &Step) -> Answered<Vec<crate::app::pager::Row>> {

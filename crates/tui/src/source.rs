@@ -1,7 +1,7 @@
 //! Where everything that is shown comes from: the store in this process, or a server elsewhere.
 //!
-//! Both speak the same documents, those of the HTTP API. What differs is how a request gets there: [`direct`] hands it to the
-//! server's own routes without a socket, [`remote`] sends it. So a view cannot tell which of the two it is looking at.
+//! Both speak the same documents, those of the HTTP API. What differs is how a request gets there: `direct` hands it to the
+//! server's own routes without a socket, `remote` sends it. So a view cannot tell which of the two it is looking at.
 
 mod direct;
 mod remote;
@@ -72,7 +72,8 @@ pub type Answered<T> = Result<T, Trouble>;
 #[derive(Clone)]
 pub struct Source {
     transport: Arc<dyn Transport>,
-    runtime: Arc<Runtime>,
+    /// It is there for as long as the program is: what runs in it holds the source, and nothing may end what it runs in.
+    runtime: &'static Runtime,
     name: String,
 }
 
@@ -83,7 +84,7 @@ impl Source {
             .thread_name("stepback-tui")
             .enable_all()
             .build()?;
-        Ok(Self { transport: Arc::new(transport), runtime: Arc::new(runtime), name })
+        Ok(Self { transport: Arc::new(transport), runtime: Box::leak(Box::new(runtime)), name })
     }
 
     /// The store that `work` works with, in this process.

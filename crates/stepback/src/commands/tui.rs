@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use stepback_model::time::Timestamp;
 use stepback_model::visible::safe;
+use stepback_server::Work;
 use stepback_tui::draw::Look;
 use stepback_tui::run::Options;
 use stepback_tui::source::{Remote, Source, Trouble};
@@ -33,8 +34,8 @@ pub fn tui(arguments: &Arguments, wanted: &Tui) -> Answer {
         )
         .hint("\"stepback replay --plain\" writes one line after another"));
     }
-    let (source, session) = match &wanted.server {
-        Some(url) => (elsewhere(arguments, wanted, url)?, wanted.session.clone()),
+    let (source, session, work) = match &wanted.server {
+        Some(url) => (elsewhere(arguments, wanted, url)?, wanted.session.clone(), None),
         None => here(arguments, wanted)?,
     };
     let (begun, since) = (system::environment().now(), Instant::now());
@@ -43,12 +44,15 @@ pub fn tui(arguments: &Arguments, wanted: &Tui) -> Answer {
         Timestamp::from_micros(begun.as_micros().saturating_add(elapsed))
     });
     let look = Look { colors: Paint::stdout().is_on(), unicode: knows_unicode() };
-    stepback_tui::run::run(Options { source, session, look, now })?;
+    let shown = stepback_tui::run::run(Options { source, session, look, now });
+    // Agents that run again for us end with us, whatever ended us.
+    work.iter().for_each(Work::end_reruns);
+    shown?;
     DONE
 }
 
 /// The store on this machine, and the session that is meant.
-fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>), Failure> {
+fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, Option<Work>), Failure> {
     let context = Context::open(arguments, Make::No, "")?;
     let engine = context.engine();
     let session = match wanted.session.as_deref() {
@@ -59,7 +63,7 @@ fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>),
     if let Some(watcher) = context::watcher(context.place()) {
         work.ask(watcher);
     }
-    Ok((Source::direct(work)?, session))
+    Ok((Source::direct(work.clone())?, session, Some(work)))
 }
 
 /// A server, if it answers and knows the session.

@@ -271,12 +271,14 @@ const FRAMES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/tui-
 
 /// A text without what differs between two runs: the time of day and how long something took.
 fn masked(text: &str) -> String {
-    let digits = |word: &str| word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
+    let digits =
+        |word: &str| word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
     let is_time = |word: &str| word.len() == 8 && digits(word) == "00:00:00";
     let lines = text.lines().map(|line| {
         let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         for at in 0..words.len() {
-            let is_length = words.get(at + 1).is_some_and(|unit| matches!(unit.as_str(), "ms" | "s" | "ms," | "s,"));
+            let is_length =
+                words.get(at + 1).is_some_and(|unit| matches!(unit.as_str(), "ms" | "s" | "ms," | "s,"));
             if is_time(&words[at]) || is_length || words[at].starts_with("2026-") {
                 words[at] = "…".into();
             }

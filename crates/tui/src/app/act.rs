@@ -17,7 +17,7 @@ impl App {
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
         if let Some(by) = rows_of(action, self.rows()) {
             return match (self.view, action) {
-                (View::Timeline, Action::First | Action::Last) => self.to_end(action == Action::Last),
+                (View::Timeline, Action::First | Action::Last) => self.go_to_end(action == Action::Last),
                 _ => self.scroll(by),
             };
         }
@@ -26,8 +26,8 @@ impl App {
             Action::Forward => self.go(1),
             Action::Open => self.open_selected(),
             Action::Leave => self.leave(),
-            Action::NextError => self.to_error(Side::After),
-            Action::PreviousError => self.to_error(Side::Before),
+            Action::NextError => self.go_to_error(Side::After),
+            Action::PreviousError => self.go_to_error(Side::Before),
             Action::Play => self.play(),
             Action::Faster => self.speed(2.0),
             Action::Slower => self.speed(0.5),
@@ -117,7 +117,7 @@ impl App {
     }
 
     /// To the first or the last step of the session, wherever it is.
-    fn to_end(&mut self, last: bool) -> Vec<Effect> {
+    fn go_to_end(&mut self, last: bool) -> Vec<Effect> {
         let Some(open) = &mut self.open else { return self.nothing_open() };
         if if last { open.window.ends } else { open.window.begins } {
             open.window.go(if last { i64::MAX / 2 } else { i64::MIN / 2 });
@@ -199,7 +199,7 @@ impl App {
         effects
     }
 
-    fn to_error(&mut self, side: Side) -> Vec<Effect> {
+    fn go_to_error(&mut self, side: Side) -> Vec<Effect> {
         let Some(open) = &mut self.open else { return self.nothing_open() };
         let window = &mut open.window;
         if let Some(number) = window.error(side) {
@@ -243,7 +243,7 @@ impl App {
 
     fn part(&mut self, onwards: bool) -> Vec<Effect> {
         match self.view {
-            View::Diff => self.diff.ready_mut().into_iter().for_each(|pager| pager.to_head(onwards)),
+            View::Diff => self.diff.ready_mut().into_iter().for_each(|pager| pager.go_to_head(onwards)),
             View::State => {
                 self.inspector.turn(onwards);
                 return self.refresh();
@@ -333,8 +333,8 @@ impl App {
         match prompt.purpose {
             Purpose::Jump | Purpose::Search | Purpose::Branch if text.is_empty() => Vec::new(),
             Purpose::Jump => match text.as_str() {
-                "first" => self.to_end(false),
-                "last" => self.to_end(true),
+                "first" => self.go_to_end(false),
+                "last" => self.go_to_end(true),
                 _ => vec![Effect::Resolve { session, workspace, point: text }],
             },
             Purpose::Search => vec![Effect::Search(text)],
@@ -370,7 +370,7 @@ fn help() -> Vec<super::pager::Row> {
     for scope in keys::scopes() {
         rows.head(scope.title());
         for binding in keys::BINDINGS.iter().filter(|binding| binding.scope == scope) {
-            rows.line("", &format!("{:<20} {}", keys::names(binding), binding.what), Mood::Plain);
+            rows.line("", &format!("{:<12} {}", keys::names(binding), binding.what), Mood::Plain);
         }
     }
     rows.done()

@@ -97,11 +97,6 @@ impl Rows {
         self.rows.len() >= MOST || self.bytes >= MOST_BYTES
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
     /// The rows, the last of which says how much is missing.
     pub fn done(mut self) -> Vec<Row> {
         if self.left_out > 0 {
@@ -134,7 +129,7 @@ impl Pager {
     }
 
     /// To the next heading, or the previous one.
-    pub fn to_head(&mut self, onwards: bool) {
+    pub fn go_to_head(&mut self, onwards: bool) {
         let is_head = |row: &Row| row.mood == Mood::Head;
         let found = match onwards {
             true => self.rows.iter().skip(self.top + 1).position(is_head).map(|at| at + self.top + 1),
@@ -180,11 +175,11 @@ mod tests {
             rows.text("", "1\n2\n3", Mood::Plain);
         }
         let mut pager = Pager::new(rows.done());
-        pager.to_head(true);
+        pager.go_to_head(true);
         assert_eq!(pager.rows[pager.top].text, "b");
-        pager.to_head(true);
+        pager.go_to_head(true);
         assert_eq!(pager.rows[pager.top].text, "b");
-        pager.to_head(false);
+        pager.go_to_head(false);
         assert_eq!(pager.top, 0);
         pager.scroll(1000);
         assert_eq!(pager.top, pager.rows.len() - 1);

@@ -13,10 +13,10 @@ fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
     let step = |number: u64| Step {
         id: format!("id{number}"),
         number,
-        kind: if number % 2 == 0 { "tool-end" } else { "tool-start" }.into(),
+        kind: if number.is_multiple_of(2) { "tool-end" } else { "tool-start" }.into(),
         at: Timestamp::from_micros(1_700_000_000_000_000 + number as i64 * 1_000_000),
         session: "s1".into(),
-        failed: number % 50 == 0,
+        failed: number.is_multiple_of(50),
         checkpoint: true,
         parent: Some(format!("id{}", number - 1)),
         ..Step::default()
@@ -273,7 +273,7 @@ fn what_was_found_is_opened_where_it_is() {
 fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
     let mut app = opened(1..=10, true);
     let more = Effect::More { session: "s1".into(), side: Side::After, number: 10 };
-    assert_eq!(app.update(Message::News(News::Step { session: "s1".into() })), [more.clone()]);
+    assert_eq!(app.update(Message::News(News::Step { session: "s1".into() })), [more]);
     assert_eq!(app.update(Message::News(News::Step { session: "s2".into() })), []);
     came(
         &mut app,

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
-        numbers.map(|number| Step { number, failed: number % 100 == 0, ..Step::default() }).collect()
+        numbers.map(|number| Step { number, failed: number.is_multiple_of(100), ..Step::default() }).collect()
     }
 
     #[test]

@@ -51,7 +51,9 @@ fn session_line(app: &App, session: &Session, width: usize) -> String {
         "active" => "●",
         _ => " ",
     };
-    let title = safe(session.title.as_deref().unwrap_or("(no prompt)"));
+    // What somebody does without an agent is a session as well.
+    let untitled = if session.agent == "person" { "(by hand)" } else { "(no prompt)" };
+    let title = safe(session.title.as_deref().unwrap_or(untitled));
     let agent = safe(&session.agent);
     let left = match width {
         0..60 => format!("{mark} {:<8} {:<8} ", session.short(), fit(&agent, 8)),

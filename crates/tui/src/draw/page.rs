@@ -20,9 +20,7 @@ pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
             if y >= end {
                 return;
             }
-            // At least one character, however wide.
-            let fits = fit_at(rest, width).max(rest.chars().next().map_or(0, char::len_utf8));
-            let (now, after) = rest.split_at(fits);
+            let (now, after) = rest.split_at(break_at(rest, width));
             put(buffer, area.x, y, now, width, styled(row.mood));
             y += 1;
             if after.is_empty() {
@@ -31,6 +29,17 @@ pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
             rest = after;
         }
     }
+}
+
+/// Where a line ends that has so many columns: between words if one ends in its second half, and never before something.
+fn break_at(text: &str, width: usize) -> usize {
+    // At least one character, however wide.
+    let fits = fit_at(text, width).max(text.chars().next().map_or(0, char::len_utf8));
+    if fits == text.len() {
+        return fits;
+    }
+    let space = text.get(..fits).and_then(|line| line.rfind(' ')).map(|at| at + 1);
+    space.filter(|at| *at > fits / 2).unwrap_or(fits)
 }
 
 /// Text that may not be there yet.
@@ -156,5 +165,19 @@ fn bytes(number: u64) -> String {
         1000..1_000_000 => format!("{:.1} KB", number as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1} MB", number as f64 / 1e6),
         _ => format!("{:.1} GB", number as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words_where_that_costs_little() {
+        assert_eq!(break_at("one two three", 9), 8);
+        assert_eq!(break_at("one two", 9), 7);
+        assert_eq!(break_at("a bcdefghijkl", 9), 9, "half of the line would be empty");
+        assert_eq!(break_at("日本", 1), 3);
+        assert_eq!(break_at("", 5), 0);
     }
 }
