@@ -2,7 +2,7 @@
 //!
 //! The order of reading: [`options`] for what can be asked, [`trees`] and [`changes`] for what is measured
 //! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`], [`session`], [`proxy`], [`bisect`],
-//! [`watcher`] and [`server`] for how, [`goals`] and [`report`]
+//! [`watcher`], [`server`] and [`tui`] for how, [`goals`] and [`report`]
 //! for what comes out. docs/benchmarks/README.md says how to read the numbers.
 
 mod bisect;
@@ -25,6 +25,7 @@ mod stores;
 mod systems;
 mod text;
 mod trees;
+mod tui;
 mod watcher;
 
 use std::fs;
@@ -44,7 +45,7 @@ use trees::Tree;
 pub fn run(args: &[String]) -> Result<()> {
     let Some((which, rest)) = args.split_first() else {
         bail!(
-            "say what to measure: `bench files`, `hook`, `session`, `proxy`, `bisect`, `watcher` or `server`; `bench --help` explains them"
+            "say what to measure: `bench files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server` or `tui`; `bench --help` explains them"
         )
     };
     if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h" | "help")) {
@@ -52,9 +53,12 @@ pub fn run(args: &[String]) -> Result<()> {
         return Ok(());
     }
     let options = Options::parse(rest)?;
-    if !matches!(which.as_str(), "files" | "hook" | "session" | "proxy" | "bisect" | "watcher" | "server") {
+    if !matches!(
+        which.as_str(),
+        "files" | "hook" | "session" | "proxy" | "bisect" | "watcher" | "server" | "tui"
+    ) {
         bail!(
-            "there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy`, `bisect`, `watcher` or `server`"
+            "there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server` or `tui`"
         );
     }
     let workspace = workspace::load()?;
@@ -70,6 +74,7 @@ pub fn run(args: &[String]) -> Result<()> {
         "bisect" => bench_bisect(&workspace, &options),
         "watcher" => bench_watcher(&workspace, &options),
         "server" => bench_server(&workspace, &options),
+        "tui" => bench_tui(&workspace, &options),
         _ => bench_hook(&workspace, &options),
     }
 }
@@ -235,6 +240,12 @@ fn bench_server(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut run = start(workspace, options)?;
     let measured = server::measure(&mut run, &cache)?;
     finish(workspace, run, "server", &measured.report(), &measured.json(), &measured.goals())
+}
+
+fn bench_tui(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut run = start(workspace, options)?;
+    let measured = tui::measure(&mut run)?;
+    finish(workspace, run, "tui", &measured.report(), &measured.json(), &measured.goals())
 }
 
 /// Prints a report and keeps it.

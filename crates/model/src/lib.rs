@@ -22,6 +22,7 @@ pub mod search;
 pub mod state;
 pub mod time;
 pub mod tree;
+pub mod visible;
 pub mod when;
 
 pub use hash::{Hash, ObjectKind};

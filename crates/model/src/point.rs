@@ -144,6 +144,15 @@ impl From<Anchor> for PointExpr {
     }
 }
 
+/// A point as it is meant where one session is looked at: an error, a call or a turn is one of that session.
+pub fn in_session(point: &str, session: &str) -> String {
+    let of_session = PointExpr::parse(point).is_ok_and(|parsed| {
+        parsed.session.is_none()
+            && matches!(parsed.anchor, Anchor::Error(_) | Anchor::Tool { .. } | Anchor::Iteration(_))
+    });
+    if of_session { format!("{session}#{point}") } else { point.to_owned() }
+}
+
 impl PointExpr {
     /// Now.
     pub const NOW: PointExpr = PointExpr { session: None, anchor: Anchor::Now, back: 0 };

@@ -63,8 +63,8 @@ use crate::work::Work;
 )]
 struct About;
 
-/// All routes, and the document that describes them.
-pub fn router() -> (Router<Work>, Description) {
+/// Every operation at its address.
+pub(crate) fn operations() -> OpenApiRouter<Work> {
     let api = OpenApiRouter::new()
         .routes(routes!(workspaces::list))
         .routes(routes!(workspaces::get))
@@ -121,8 +121,12 @@ pub fn router() -> (Router<Work>, Description) {
         .routes(routes!(ingest::take))
         .routes(routes!(upkeep::statistics))
         .routes(routes!(upkeep::prune));
-    let (router, mut description) =
-        OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api).split_for_parts();
+    OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api)
+}
+
+/// All routes, and the document that describes them.
+pub fn router() -> (Router<Work>, Description) {
+    let (router, mut description) = operations().split_for_parts();
     // The router's word for "the rest of the address" is none of the description's.
     let paths = std::mem::take(&mut description.paths.paths);
     description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();

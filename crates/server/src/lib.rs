@@ -27,7 +27,7 @@ mod work;
 pub use api::reruns::Stage;
 pub use guard::{Guard, Token};
 pub use problem::Problem;
-pub use service::{Config, Server, serve};
+pub use service::{Config, Server, serve, within};
 pub use tls::Tls;
 pub use watching::watch;
 pub use work::Work;

@@ -118,6 +118,11 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     Ok(Server { address, token, sign_in, is_secure, stop: Some(stop), thread: Some(thread) })
 }
 
+/// What can be asked, for a program that has the store in its own hands: no socket, and nobody to keep out.
+pub fn within(work: Work) -> Router {
+    api::operations().split_for_parts().0.with_state(work).layer(DefaultBodyLimit::max(LARGEST))
+}
+
 /// Numbers for those who run it.
 fn metrics(work: Work, observer: Observer) -> Router {
     let answer = async move || {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::Env;
@@ -47,6 +48,9 @@ struct Inner {
 /// Steps that are told at a time in the background: others who search meanwhile wait no longer than that takes.
 const INDEXED_AT_ONCE: u64 = 2000;
 
+/// How long a program that ends waits for agents that run again.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 impl Work {
     /// Over a store.
     pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
@@ -87,6 +91,15 @@ impl Work {
     /// Reruns that run.
     pub(crate) fn running(&self) -> &Running {
         &self.inner.running
+    }
+
+    /// Ends agents that run again, for a program that is about to end, and waits a while for their last words.
+    pub fn end_reruns(&self) {
+        self.running().interrupt();
+        let begun = Instant::now();
+        while !self.running().is_empty() && begun.elapsed() < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Does some work with the engine where the caller is, who may wait.

@@ -287,6 +287,9 @@ pub enum Command {
     /// Go through a recorded session again
     #[command(after_help = play::REPLAY)]
     Replay(play::Replay),
+    /// Look at everything with keys: sessions, timeline, state, diff, live control
+    #[command(after_help = play::TUI)]
+    Tui(play::Tui),
     /// Compare two sessions, branches or points: steps, files, memory, conversation
     #[command(after_help = play::COMPARE)]
     Compare(play::Compare),

@@ -32,6 +32,7 @@ mod sessions;
 mod share;
 mod status;
 mod store;
+mod tui;
 mod upkeep;
 mod view;
 
@@ -110,6 +111,7 @@ pub fn run(arguments: Arguments) -> Answer {
             sessions::watch(&context, of.session.as_deref(), filter, *limit)
         }
         Command::Replay(arguments) => replay::replay(&known("")?, arguments),
+        Command::Tui(wanted) => tui::tui(&arguments, wanted),
         Command::Search(arguments) => find::search(&known("steps indexed")?, arguments),
         Command::Query(arguments) => find::query(&known("")?, arguments),
         Command::Compare(arguments) => compare::compare(&known("")?, arguments),

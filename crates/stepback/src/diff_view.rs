@@ -21,9 +21,9 @@ mod syntax;
 mod tests;
 mod unified;
 
-pub use paint::safe;
 pub use side_by_side::side_by_side;
 pub use stat::{hunks_json, stat, summary_counts};
+pub use stepback_model::visible::safe;
 pub use unified::unified;
 
 /// What to compare: one path before and after.

@@ -18,6 +18,7 @@ Usage: cargo xtask bench files [OPTIONS]
        cargo xtask bench bisect [--quick] [--tree DIR] [--runs N] [--keep]
        cargo xtask bench watcher [--quick] [--tree DIR] [--runs N] [--keep]
        cargo xtask bench server [--quick] [--runs N] [--keep]
+       cargo xtask bench tui [--quick] [--runs N] [--keep]
 
 Options:
   --tree DIR       Measure on a copy of DIR instead of the generated trees (can be repeated)
@@ -32,7 +33,8 @@ Options:
   --keep           Write the results to docs/benchmarks/
   --runs N         Runs of `bench hook` and `bench watcher` (200; 40 with --quick), turns of `bench session` (1000; 100),
                    fifths of the single calls of `bench proxy` (200; 40), checkpoints of `bench bisect`
-                   (1000; 100), single appends and questions of `bench server` (200; 40)
+                   (1000; 100), single appends and questions of `bench server` (200; 40),
+                   keys of `bench tui` (200; 40)
   --help           Print this text
 
 The exit code is 1 when a restore by stepback was not exact or one of its commands failed.

@@ -3,9 +3,9 @@
 //! The server is the release binary as a process of its own, with a store of its own on the disk of the target directory.
 //! Everything it acknowledges is durable; that as many steps are stored as were acknowledged is checked, or nothing counts.
 
-mod asking;
+pub mod asking;
 mod langgraph;
-mod process;
+pub mod process;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -23,7 +23,7 @@ use process::Serving;
 /// So many clients send at once.
 const CLIENTS: usize = 16;
 /// So many steps are in a batch.
-const TOGETHER: usize = 100;
+pub const TOGETHER: usize = 100;
 /// So many sessions each client has, one after the other.
 const SESSIONS: u64 = 20;
 

@@ -60,6 +60,11 @@ impl Running {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether none runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all().is_empty()
+    }
+
     /// Ends all of them.
     pub(crate) fn interrupt(&self) {
         for interrupted in self.all().values() {

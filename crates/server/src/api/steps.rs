@@ -27,6 +27,10 @@ pub struct Wanted {
     pub failed: Option<bool>,
     /// Only those of this model turn.
     pub iteration: Option<u64>,
+    /// Only those with a greater number than this.
+    pub above: Option<u64>,
+    /// Only those with a smaller number than this.
+    pub below: Option<u64>,
     /// Oldest first instead of newest first.
     #[serde(default)]
     pub oldest_first: bool,
@@ -67,8 +71,8 @@ pub async fn list(
             failed: wanted.failed,
             iteration: wanted.iteration,
             oldest_first: wanted.oldest_first,
-            after: at.filter(|_| wanted.oldest_first),
-            before: at.filter(|_| !wanted.oldest_first),
+            after: at.filter(|_| wanted.oldest_first).max(wanted.above),
+            before: at.filter(|_| !wanted.oldest_first).into_iter().chain(wanted.below).min(),
             limit: Some(limit + 1),
             ..Steps::default()
         };

@@ -236,3 +236,26 @@ fn what_had_been_said_by_a_step_is_read_in_the_words_of_all_agents() {
         place.get(&format!("/sessions/theirs/steps/{}/state/conversation", steps["items"][0]["number"]));
     assert_eq!(said.with(200)["items"][0]["text"], "not even JSON");
 }
+
+#[test]
+fn steps_are_listed_on_either_side_of_a_number() {
+    let place = Place::new();
+    for call in 0..4 {
+        place.call("s1", &format!("c{call}"), "file", &call.to_string(), false);
+    }
+    let numbers = |query: &str| -> Vec<u64> {
+        let page = place.get(&format!("/sessions/s1/steps?{query}")).with(200);
+        items(&page).iter().map(|step| step["number"].as_u64().unwrap()).collect()
+    };
+    let all = numbers("oldest_first=true");
+    let middle = all[3];
+    assert_eq!(numbers(&format!("above={middle}&oldest_first=true")), all[4..]);
+    let before: Vec<u64> = all[..3].iter().rev().copied().collect();
+    assert_eq!(numbers(&format!("below={middle}")), before);
+    assert_eq!(numbers(&format!("above={}&below={middle}&oldest_first=true", all[0])), all[1..3]);
+    // Pages go on within them.
+    let first = place.get(&format!("/sessions/s1/steps?below={middle}&limit=2")).with(200);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    assert_eq!(numbers(&format!("below={middle}&limit=2&after={cursor}")), before[2..]);
+    assert_eq!(numbers(&format!("above={}", u64::MAX >> 1)), Vec::<u64>::new());
+}

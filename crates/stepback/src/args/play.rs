@@ -1,4 +1,6 @@
-//! The words of commands that go through what was recorded: replay and compare.
+//! The words of commands that go through what was recorded: replay, tui and compare.
+
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -13,6 +15,15 @@ Examples:
   stepback replay 4f2a --filter tool-start,error --plain
   stepback replay 4f2a --from-iteration 3 --until error:last
   stepback replay ~/.claude/projects/p/4f2a.jsonl";
+
+/// Examples of `tui`.
+pub const TUI: &str = "\
+Sessions, timeline, step, state, diff and live control, one view each: tab goes from one to the next, ? shows all keys.
+
+Examples:
+  stepback tui                               all sessions
+  stepback tui 4f2a                          one of them
+  stepback tui --server http://127.0.0.1:7171";
 
 /// Examples of `compare`.
 pub const COMPARE: &str = "\
@@ -38,6 +49,22 @@ pub struct Compare {
     /// Leave out the steps
     #[arg(long, conflicts_with = "all")]
     pub summary: bool,
+}
+
+/// Looking at everything with keys.
+#[derive(Debug, Args)]
+pub struct Tui {
+    /// The session to open: the beginning of its id, ours or the agent's, its transcript, or the directory it ran in [default: a list of all]
+    pub session: Option<String>,
+    /// Look at what this server has instead of the store
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// The server's token [default: STEPBACK_TOKEN, else the file server.token of the store on this machine]
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub token_file: Option<PathBuf>,
+    /// Trust the certificates in this file as well (PEM)
+    #[arg(long = "tls-ca", value_name = "FILE", requires = "server")]
+    pub certificates: Option<PathBuf>,
 }
 
 /// Going through a session again.

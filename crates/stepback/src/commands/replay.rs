@@ -11,7 +11,7 @@ use serde_json::json;
 use stepback_engine::timeline::Cursor;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::change::Change;
-use stepback_model::point::{Anchor, PointExpr};
+use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Query, StoredCheckpoint};
@@ -108,13 +108,9 @@ fn until(
     context: &Context,
     workspace: &Workspace<'_>,
     session: &Session,
-    point: &str,
+    given: &str,
 ) -> Result<u64, Failure> {
-    let of_session = PointExpr::parse(point).is_ok_and(|parsed| {
-        parsed.session.is_none()
-            && matches!(parsed.anchor, Anchor::Error(_) | Anchor::Tool { .. } | Anchor::Iteration(_))
-    });
-    let point = if of_session { format!("{}#{point}", session.id) } else { point.to_string() };
+    let point = point::in_session(given, &session.id.to_string());
     Ok(context.resolve(workspace, &point)?.checkpoint.step.number)
 }
 

@@ -35,6 +35,19 @@ fn log(to: &Path) -> Result<Box<dyn Write + Send>, Failure> {
     })
 }
 
+/// The engine as requests use it, on a machine where sessions can be done again.
+pub fn work(context: &Context) -> Result<Work, Failure> {
+    let stage = Stage {
+        program: binary()?,
+        store: context.place().argument().into(),
+        home: context::home().unwrap_or_default(),
+        environment: std::env::vars_os().collect(),
+        prices: context.prices()?,
+        certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+    };
+    Ok(Work::with_stage(context.store(), crate::system::environment(), context::threads(), stage))
+}
+
 /// `serve`
 pub fn serve(context: &Context, arguments: &Serve) -> Answer {
     let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
@@ -47,15 +60,7 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
         signal_hook::flag::register(signal, ended.clone())?;
     }
     let token_file = context.place().local().join("server.token");
-    let stage = Stage {
-        program: binary()?,
-        store: context.place().argument().into(),
-        home: context::home().unwrap_or_default(),
-        environment: std::env::vars_os().collect(),
-        prices: context.prices()?,
-        certificates: context::variable("NODE_EXTRA_CA_CERTS"),
-    };
-    let work = Work::with_stage(context.store(), crate::system::environment(), context::threads(), stage);
+    let work = work(context)?;
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let tls = tls.map(|(certificate, key)| Tls { certificate, key });
     let is_local = listen.ip().is_loopback();

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use anstyle::{Ansi256Color, AnsiColor, Color, Style as Paint};
+use stepback_model::visible::{escape, is_hidden};
 use unicode_width::UnicodeWidthChar;
 
 use super::Style;
@@ -112,30 +113,6 @@ impl Glyph {
             Shown::Escape(text) => text.len(),
         }
     }
-}
-
-/// Whether a character would act on the terminal or deceive the reader instead of being seen.
-fn is_hidden(c: char) -> bool {
-    (c.is_control() && c != '\t')
-        || matches!(
-            c,
-            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'
-                | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
-        )
-}
-
-fn escape(c: char) -> String {
-    match c {
-        '\r' => "\\r".to_owned(),
-        '\n' => "\\n".to_owned(),
-        c if (c as u32) < 0x80 => format!("\\x{:02x}", c as u32),
-        c => c.escape_unicode().to_string(),
-    }
-}
-
-/// Text from elsewhere, such as a description, with the same escapes as content.
-pub fn safe(text: &str) -> String {
-    text.chars().map(|c| if is_hidden(c) || c == '\t' { escape(c) } else { c.to_string() }).collect()
 }
 
 /// A line, without its `\n`, as glyphs.

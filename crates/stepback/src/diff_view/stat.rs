@@ -8,7 +8,8 @@ use similar::DiffTag;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::compare::{Body, human_size, parts};
-use super::paint::{safe, write_styled};
+use super::paint::write_styled;
+use super::safe;
 use super::unified::hunk_place;
 use super::{FileDiff, Style};
 

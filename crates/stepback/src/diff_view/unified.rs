@@ -7,7 +7,8 @@ use similar::{DiffOp, DiffTag};
 use super::compare::{Body, Text, parts};
 use super::header::{self, Names, exact_bytes, quoted};
 use super::inline::{Ranges, changed_words};
-use super::paint::{Kind, Marks, Palette, glyphs, safe, write_glyphs, write_styled};
+use super::paint::{Kind, Marks, Palette, glyphs, write_glyphs, write_styled};
+use super::safe;
 use super::syntax::{Budget, Colored};
 use super::{FileDiff, Style};
 

@@ -38,5 +38,6 @@ mod share;
 mod talk;
 mod telemetry;
 mod transcripts;
+mod tui;
 mod watching;
 mod wire;

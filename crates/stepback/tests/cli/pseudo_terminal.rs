@@ -23,18 +23,26 @@ pub struct Terminal {
     seen: Arc<Mutex<Vec<u8>>>,
     /// Up to here it was looked at.
     mark: usize,
+    /// What a person sees after everything up to here.
+    screen: vt100::Parser,
+    painted: usize,
 }
 
 impl Terminal {
     /// Starts a command at a terminal of 24 rows and 100 columns.
-    pub fn start(mut command: Command) -> Self {
+    pub fn start(command: Command) -> Self {
+        Self::sized(command, 24, 100)
+    }
+
+    /// Starts a command at a terminal of so many rows and columns.
+    pub fn sized(mut command: Command, rows: u16, columns: u16) -> Self {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&controller).unwrap();
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let user = File::from(rustix::fs::open(&name, flags, Mode::empty()).unwrap());
-        tcsetwinsize(&user, Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(&user, winsize(rows, columns)).unwrap();
         let before = tcgetattr(&user).unwrap();
         let end = || user.try_clone().unwrap();
         let command = command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "xterm-256color");
@@ -49,7 +57,58 @@ impl Terminal {
                 shared.lock().unwrap().extend_from_slice(&piece[..length]);
             }
         });
-        Self { keys, user, before, child, seen, mark: 0 }
+        let screen = vt100::Parser::new(rows, columns, 0);
+        Self { keys, user, before, child, seen, mark: 0, screen, painted: 0 }
+    }
+
+    /// Makes the terminal larger or smaller, and lets the program know, as a terminal does.
+    pub fn resize(&mut self, rows: u16, columns: u16) {
+        self.paint();
+        self.screen.screen_mut().set_size(rows, columns);
+        tcsetwinsize(&self.user, winsize(rows, columns)).unwrap();
+        self.signal(Signal::WINCH);
+    }
+
+    /// Takes in what was written since.
+    fn paint(&mut self) {
+        let seen = self.seen.lock().unwrap();
+        self.screen.process(&seen[self.painted..]);
+        self.painted = seen.len();
+    }
+
+    /// What a person sees.
+    pub fn screen(&mut self) -> String {
+        self.paint();
+        let columns = self.screen.screen().size().1;
+        let rows: Vec<String> =
+            self.screen.screen().rows(0, columns).map(|row| row.trim_end().to_owned()).collect();
+        rows.join("\n")
+    }
+
+    /// Waits until the screen is as it should be, and gives it.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, is: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is(&screen) {
+                return screen;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{what} is not shown:\n{screen}");
+            assert!(self.child.try_wait().unwrap().is_none(), "it ended before {what}:\n{screen}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until all of these are on the screen, and gives it.
+    #[track_caller]
+    pub fn shows(&mut self, texts: &[&str]) -> String {
+        self.until(&format!("{texts:?}"), |screen| texts.iter().all(|text| screen.contains(text)))
+    }
+
+    /// Everything that was written so far.
+    pub fn written(&self) -> Vec<u8> {
+        self.seen.lock().unwrap().clone()
     }
 
     /// Presses keys.
@@ -106,6 +165,10 @@ impl Terminal {
         assert!(shown("\x1b[?25h") > shown("\x1b[?25l"), "the cursor is shown again");
         (status, seen)
     }
+}
+
+fn winsize(rows: u16, columns: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 impl Drop for Terminal {

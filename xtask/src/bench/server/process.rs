@@ -50,6 +50,11 @@ impl Serving {
         Ok(Self { child, store: place.store, address, token })
     }
 
+    /// Its store.
+    pub fn store(&self) -> &Path {
+        &self.store
+    }
+
     /// How many steps it has.
     pub fn steps(&self) -> Result<u64> {
         let statistics = Connection::open(self)?.get("/statistics")?;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::cursor::MoveTo;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
-use crossterm::{execute, queue};
+use crossterm::queue;
+use crossterm::terminal::{self, Clear, ClearType};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use stepback_tui::terminal::Held;
 
 use super::Tape;
 use super::block;
@@ -20,42 +21,6 @@ use crate::output::{self, Paint};
 
 /// How long to wait for a key before looking whether somebody wants us to end.
 const GLANCE: Duration = Duration::from_millis(100);
-
-/// Whether the terminal is in our hands.
-static HELD: AtomicBool = AtomicBool::new(false);
-
-/// The terminal in our hands; given back when dropped.
-struct Held;
-
-impl Held {
-    fn take() -> io::Result<Self> {
-        // What a panic says is lost on the other screen, so that goes first.
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            give_back();
-            before(info);
-        }));
-        terminal::enable_raw_mode()?;
-        HELD.store(true, Ordering::Relaxed);
-        let held = Self;
-        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
-        Ok(held)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        give_back();
-    }
-}
-
-/// Makes the terminal what it was, once.
-fn give_back() {
-    if HELD.swap(false, Ordering::Relaxed) {
-        let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
-        let _ = terminal::disable_raw_mode();
-    }
-}
 
 /// Plays until somebody has seen enough.
 pub fn play(tape: &Tape<'_>, mut player: Player) -> Answer {

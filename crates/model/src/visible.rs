@@ -1,0 +1,45 @@
+//! Text from elsewhere, made fit to be looked at: what would act on a terminal, or deceive who reads, is written out.
+
+/// Whether a character would act on the terminal or deceive the reader instead of being seen.
+pub fn is_hidden(c: char) -> bool {
+    (c.is_control() && c != '\t')
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'
+                | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// What stands for a character that must not be printed.
+pub fn escape(c: char) -> String {
+    match c {
+        '\r' => "\\r".to_owned(),
+        '\n' => "\\n".to_owned(),
+        c if (c as u32) < 0x80 => format!("\\x{:02x}", c as u32),
+        c => c.escape_unicode().to_string(),
+    }
+}
+
+/// A text with escapes for everything that must not be printed, tabs included.
+pub fn safe(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hidden(c) || c == '\t' {
+            true => out.push_str(&escape(c)),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_is_written_out() {
+        assert_eq!(safe("a\x1b[31m\tb\r\n"), "a\\x1b[31m\\x09b\\r\\n");
+        assert_eq!(safe("\u{202e}txt\u{9b}"), "\\u{202e}txt\\u{9b}");
+        assert_eq!(safe("größe 日本"), "größe 日本");
+    }
+}

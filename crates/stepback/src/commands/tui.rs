@@ -1,0 +1,117 @@
+//! `stepback tui`
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use stepback_model::time::Timestamp;
+use stepback_model::visible::safe;
+use stepback_server::Work;
+use stepback_tui::draw::Look;
+use stepback_tui::run::Options;
+use stepback_tui::source::{Remote, Source, Trouble};
+
+use super::{Answer, DONE, serve, sessions};
+use crate::args::Arguments;
+use crate::args::play::Tui;
+use crate::context::{self, Context, Make};
+use crate::failure::{Failure, Kind};
+use crate::output::Paint;
+use crate::place::Place;
+use crate::system;
+
+/// `tui`
+pub fn tui(arguments: &Arguments, wanted: &Tui) -> Answer {
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !terminal || arguments.json {
+        return Err(Failure::new(Kind::Usage, "the TUI needs a terminal for its keys and its screen").hint(
+            "\"stepback sessions\" and \"stepback replay --plain\" write text, with --json for programs",
+        ));
+    }
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        return Err(Failure::new(
+            Kind::Usage,
+            "this terminal cannot place text on its screen (TERM is dumb)",
+        )
+        .hint("\"stepback replay --plain\" writes one line after another"));
+    }
+    let (source, session, work) = match &wanted.server {
+        Some(url) => (elsewhere(arguments, wanted, url)?, wanted.session.clone(), None),
+        None => here(arguments, wanted)?,
+    };
+    let (begun, since) = (system::environment().now(), Instant::now());
+    let now = Box::new(move || {
+        let elapsed = i64::try_from(since.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(begun.as_micros().saturating_add(elapsed))
+    });
+    let look = Look { colors: Paint::stdout().is_on(), unicode: knows_unicode() };
+    let shown = stepback_tui::run::run(Options { source, session, look, now });
+    // Agents that run again for us end with us, whatever ended us.
+    work.iter().for_each(Work::end_reruns);
+    shown?;
+    DONE
+}
+
+/// The store on this machine, and the session that is meant.
+fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, Option<Work>), Failure> {
+    let context = Context::open(arguments, Make::No, "")?;
+    let engine = context.engine();
+    let session = match wanted.session.as_deref() {
+        Some(text) => Some(sessions::find(&context, &engine, Some(text))?.1.id.to_string()),
+        None => None,
+    };
+    let work = serve::work(&context)?;
+    if let Some(watcher) = context::watcher(context.place()) {
+        work.ask(watcher);
+    }
+    Ok((Source::direct(work.clone())?, session, Some(work)))
+}
+
+/// A server, if it answers and knows the session.
+fn elsewhere(arguments: &Arguments, wanted: &Tui, url: &str) -> Result<Source, Failure> {
+    let token = token(arguments, wanted)?;
+    let server = Remote::new(url, &token, wanted.certificates.as_deref())
+        .map_err(|error| Failure::new(Kind::Usage, error.to_string()).hint("write http://HOST:PORT"))?;
+    let source = Source::remote(server)?;
+    match source.check(wanted.session.as_deref()) {
+        Ok(()) => Ok(source),
+        Err(Trouble::Gone(why)) => Err(Failure::new(Kind::System, why)
+            .hint("\"stepback serve\" starts a server; \"stepback tui\" without --server needs none")),
+        Err(Trouble::Refused(problem)) => {
+            let kind = if problem.status == 404 { Kind::Point } else { Kind::Refused };
+            let failure = Failure::new(kind, format!("{url}: {}", safe(&problem.detail)));
+            Err(match (problem.status, problem.hints.first()) {
+                (401, _) => failure.hint("name the file with the server's token with --token-file"),
+                (404, _) => {
+                    failure.hint("\"stepback tui --server URL\" without a session lists those there are")
+                }
+                (_, Some(hint)) => failure.hint(safe(hint)),
+                (_, None) => failure,
+            })
+        }
+    }
+}
+
+/// What the server must be shown.
+fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, Failure> {
+    if let (None, Ok(token)) = (&wanted.token_file, std::env::var("STEPBACK_TOKEN"))
+        && !token.is_empty()
+    {
+        return Ok(token);
+    }
+    let file = match &wanted.token_file {
+        Some(file) => file.clone(),
+        None => Place::find(arguments.store.as_deref())?.local().join("server.token"),
+    };
+    std::fs::read_to_string(&file).map_err(|error| {
+        Failure::new(Kind::System, format!("cannot read the token in {}: {error}", file.display())).hint(
+            "the server said at its start where its token is; name a copy with --token-file, or set STEPBACK_TOKEN",
+        )
+    })
+}
+
+/// Whether the locale says that the terminal shows more than ASCII.
+fn knows_unicode() -> bool {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}

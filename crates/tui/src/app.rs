@@ -1,0 +1,442 @@
+//! What is shown, as a value: [`App::update`] takes what happened and says what is to be done, and nothing else changes it.
+//!
+//! It knows no terminal, no clock and no source, so that almost everything about it is tested without any of them.
+
+mod act;
+mod inspect;
+mod live;
+pub mod pager;
+pub mod prompt;
+mod receive;
+#[cfg(test)]
+mod tests;
+pub mod window;
+
+use std::time::Duration;
+
+use crossterm::event::KeyCode;
+use stepback_model::time::Timestamp;
+
+use crate::documents::{Branch, Hits, Plan, Session, Step, Stop};
+use crate::effect::{Effect, Loaded, Message, News};
+use crate::keys::{self, Action};
+
+pub use inspect::{Files, Inspector, Part};
+pub use live::{Chosen, Live};
+use pager::Pager;
+use prompt::{Prompt, Typed};
+use window::Window;
+
+/// Nobody waits longer than this for the next step, however long the agent thought.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Rows that a turn of the wheel goes.
+const WHEEL: i64 = 3;
+/// From so many columns on, the step is shown beside the timeline.
+pub const WIDE: u16 = 100;
+
+/// What one looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum View {
+    /// All sessions.
+    #[default]
+    Sessions,
+    /// The steps of one.
+    Timeline,
+    /// One step.
+    Step,
+    /// What was true then.
+    State,
+    /// What changed.
+    Diff,
+    /// Breakpoints, and agents that wait.
+    Live,
+}
+
+impl View {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live];
+
+    fn beside(self, by: usize) -> Self {
+        let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        Self::ALL[(at + by) % Self::ALL.len()]
+    }
+}
+
+/// What lies over the view.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Overlay {
+    /// Nothing.
+    #[default]
+    None,
+    /// The keys.
+    Help(Pager),
+    /// A question.
+    Prompt(Prompt),
+    /// A plan that waits for agreement.
+    Plan(Box<Planned>),
+    /// What a search found.
+    Found(Box<Found>),
+}
+
+/// A plan that is shown.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Planned {
+    /// It.
+    pub plan: Plan,
+    /// Its rows.
+    pub pager: Pager,
+    /// The point it goes back to, if it does.
+    pub point: Option<String>,
+}
+
+/// What a search found.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Found {
+    /// What was looked for.
+    pub text: String,
+    /// What was found.
+    pub hits: Hits,
+    /// Which one is selected.
+    pub at: usize,
+}
+
+/// Something to tell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// What.
+    pub text: String,
+    /// Whether it went wrong.
+    pub bad: bool,
+}
+
+/// The session that is open.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// It.
+    pub session: Session,
+    /// Its steps.
+    pub window: Window,
+    /// Whether it was told to stop at its next call.
+    pub paused: bool,
+    /// The branches of its workspace.
+    pub branches: Vec<Branch>,
+}
+
+impl Opened {
+    /// The branches whose newest step has this number; `*` marks the one the workspace stands on.
+    pub fn tips(&self, number: u64) -> String {
+        let here = |branch: &&Branch| branch.tip.as_ref().is_some_and(|tip| tip.number == number);
+        let name = |branch: &Branch| format!("<{}{}> ", branch.name, if branch.present { "*" } else { "" });
+        self.branches.iter().filter(here).map(name).collect()
+    }
+}
+
+/// With what the present step is compared.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Against {
+    /// The step it grew from.
+    #[default]
+    Parent,
+    /// A step that was marked: its id and number.
+    Marked(String, u64),
+    /// The files as they are now.
+    Now,
+}
+
+/// Everything that is shown.
+#[derive(Debug, Default)]
+pub struct App {
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// What time it is.
+    pub now: Timestamp,
+    /// How long it has been running.
+    pub elapsed: Duration,
+    /// The view.
+    pub view: View,
+    /// What lies over it.
+    pub overlay: Overlay,
+    /// Something to tell.
+    pub notice: Option<Notice>,
+    /// Why the source does not answer, if it does not.
+    pub gone: Option<String>,
+    /// The sessions.
+    pub sessions: Vec<Session>,
+    /// Whether they were asked for and came.
+    pub sessions_known: bool,
+    /// Where the list of sessions goes on.
+    pub more_sessions: Option<String>,
+    /// The selected session, and the first one that is shown.
+    pub selected: (usize, usize),
+    /// The session that is open.
+    pub open: Option<Opened>,
+    /// The step, as text.
+    pub step: Loaded<Pager>,
+    /// What was true at it.
+    pub inspector: Inspector,
+    /// What changed.
+    pub diff: Loaded<Pager>,
+    /// With what it is compared.
+    pub against: Against,
+    /// Breakpoints and agents that wait.
+    pub live: Live,
+    /// Since when steps are played, and how fast.
+    pub playing: Option<(Duration, f64)>,
+}
+
+impl App {
+    /// Before anything is known.
+    pub fn new(size: (u16, u16), now: Timestamp) -> Self {
+        Self { size, now, ..Self::default() }
+    }
+
+    /// What to ask for first. A session that is named is opened.
+    pub fn begin(&mut self, session: Option<String>) -> Vec<Effect> {
+        let mut effects = vec![Effect::Sessions, Effect::Stops];
+        if let Some(session) = session {
+            self.view = View::Timeline;
+            effects.push(Effect::Open { session, number: None });
+        }
+        effects
+    }
+
+    /// Rows that a view has.
+    pub fn rows(&self) -> usize {
+        usize::from(self.size.1).saturating_sub(3).max(1)
+    }
+
+    /// The step one stands on.
+    pub fn current(&self) -> Option<&Step> {
+        self.open.as_ref()?.window.current()
+    }
+
+    /// How long nothing happens by itself.
+    pub fn wait(&self) -> Option<Duration> {
+        let (since, speed) = self.playing?;
+        let window = &self.open.as_ref()?.window;
+        let (now, next) = (window.current()?.at.as_micros(), window.next()?.at.as_micros());
+        let gap = Duration::from_micros(u64::try_from(next.saturating_sub(now)).unwrap_or(0));
+        let pause = gap.min(LONGEST_PAUSE).div_f64(speed.max(0.001));
+        Some((since + pause).saturating_sub(self.elapsed))
+    }
+
+    /// Takes in what happened, and says what is to be done.
+    pub fn update(&mut self, message: Message) -> Vec<Effect> {
+        let mut effects = match message {
+            Message::Key(key, control) => self.press(key, control),
+            Message::Paste(text) => {
+                if let Overlay::Prompt(prompt) = &mut self.overlay {
+                    prompt.paste(&text);
+                }
+                Vec::new()
+            }
+            Message::Click(column, row) => self.click(column, row),
+            Message::Wheel(down) => self.scroll(if down { WHEEL } else { -WHEEL }),
+            Message::Resize(columns, rows) => {
+                self.size = (columns, rows);
+                self.refresh()
+            }
+            Message::Tick(now, elapsed) => {
+                (self.now, self.elapsed) = (now, elapsed);
+                self.tick()
+            }
+            Message::News(news) => self.hear(news),
+            Message::Came(came) => self.receive(came),
+        };
+        let rows = self.rows();
+        if let Some(open) = &mut self.open {
+            open.window.keep_in_sight(rows);
+            if let Some((side, number)) = open.window.wants() {
+                effects.push(Effect::More { session: open.session.id.clone(), side, number });
+            }
+        }
+        self.keep_selected_in_sight();
+        effects
+    }
+
+    fn keep_selected_in_sight(&mut self) {
+        let rows = self.rows();
+        let (at, top) = &mut self.selected;
+        *at = (*at).min(self.sessions.len().saturating_sub(1));
+        *top = (*top).clamp((*at + 1).saturating_sub(rows), *at);
+    }
+
+    fn tick(&mut self) -> Vec<Effect> {
+        if self.wait() != Some(Duration::ZERO) {
+            return Vec::new();
+        }
+        let speed = self.playing.map_or(1.0, |(_, speed)| speed);
+        self.playing = Some((self.elapsed, speed));
+        self.go(1)
+    }
+
+    fn hear(&mut self, news: News) -> Vec<Effect> {
+        match news {
+            News::Connected => {
+                if self.gone.take().is_some() {
+                    self.say("it answers again");
+                }
+                // What happened meanwhile was not heard.
+                let mut effects = vec![Effect::Sessions, Effect::Stops];
+                effects.extend(self.catch_up());
+                effects
+            }
+            News::Gone(why) => {
+                self.gone = Some(why);
+                Vec::new()
+            }
+            News::Step { session } => match &self.open {
+                Some(open) if open.session.id == session => self.catch_up().into_iter().collect(),
+                _ if self.view == View::Sessions => vec![Effect::Sessions],
+                _ => Vec::new(),
+            },
+            News::Stops => vec![Effect::Stops, Effect::Sessions],
+            News::Changed => {
+                let mut effects = vec![Effect::Sessions];
+                effects.extend(self.catch_up());
+                effects.extend(self.load_branches());
+                if self.view == View::Live {
+                    effects.extend(self.load_live());
+                }
+                effects
+            }
+        }
+    }
+
+    /// Asks for steps that may have come.
+    fn catch_up(&mut self) -> Option<Effect> {
+        let open = self.open.as_ref().filter(|open| open.window.ends)?;
+        let number = open.window.numbers().map_or(0, |(_, last)| last);
+        Some(Effect::More { session: open.session.id.clone(), side: window::Side::After, number })
+    }
+
+    /// Asks for the branches of the open session's workspace.
+    fn load_branches(&self) -> Option<Effect> {
+        Some(Effect::Branches(self.open.as_ref()?.session.workspace.clone()))
+    }
+
+    fn press(&mut self, key: KeyCode, control: bool) -> Vec<Effect> {
+        if let Overlay::Prompt(prompt) = &mut self.overlay {
+            return match prompt.press(key, control) {
+                Typed::More => Vec::new(),
+                Typed::Never => {
+                    self.overlay = Overlay::None;
+                    Vec::new()
+                }
+                Typed::Done => {
+                    let prompt = prompt.clone();
+                    self.overlay = Overlay::None;
+                    self.answer(prompt)
+                }
+            };
+        }
+        if control {
+            return if matches!(key, KeyCode::Char('c' | 'd')) { vec![Effect::Quit] } else { Vec::new() };
+        }
+        self.notice = None;
+        match &mut self.overlay {
+            Overlay::Plan(_) => keys::in_plan(key).map_or_else(Vec::new, |action| self.decide(action)),
+            Overlay::Help(pager) => {
+                match keys::in_view(self.view, key)
+                    .and_then(|action| rows_of(action, usize::from(self.size.1)))
+                {
+                    Some(by) => pager.scroll(by),
+                    None => self.overlay = Overlay::None,
+                }
+                Vec::new()
+            }
+            Overlay::Found(_) => self.among_found(key),
+            Overlay::None | Overlay::Prompt(_) => match keys::in_view(self.view, key) {
+                Some(action) => self.act(action),
+                None => {
+                    self.say(&format!("{} does nothing here; ? shows the keys", keys::name(key)));
+                    Vec::new()
+                }
+            },
+        }
+    }
+
+    fn among_found(&mut self, key: KeyCode) -> Vec<Effect> {
+        let rows = self.rows();
+        let Overlay::Found(found) = &mut self.overlay else { return Vec::new() };
+        match keys::in_view(View::Timeline, key) {
+            Some(Action::Leave | Action::Quit) => self.overlay = Overlay::None,
+            Some(Action::Search) => return self.act(Action::Search),
+            Some(Action::Open) => {
+                let Some(hit) = found.hits.items.get(found.at) else { return Vec::new() };
+                let open = Effect::Open { session: hit.session.clone(), number: Some(hit.number) };
+                self.overlay = Overlay::None;
+                self.view = View::Timeline;
+                return vec![open];
+            }
+            Some(action) => {
+                if let Some(by) = rows_of(action, rows) {
+                    let last = found.hits.items.len().saturating_sub(1) as i64;
+                    found.at = (found.at as i64).saturating_add(by).clamp(0, last) as usize;
+                }
+            }
+            None => {}
+        }
+        Vec::new()
+    }
+
+    fn click(&mut self, column: u16, row: u16) -> Vec<Effect> {
+        if row == 0 {
+            let tab = crate::draw::tab_at(self.size.0, column);
+            return tab.map_or_else(Vec::new, |view| self.act(Action::Show(view)));
+        }
+        let Some(row) = row.checked_sub(2).map(usize::from).filter(|row| *row < self.rows()) else {
+            return Vec::new();
+        };
+        if let Overlay::Found(found) = &mut self.overlay {
+            found.at = row.min(found.hits.items.len().saturating_sub(1));
+            return Vec::new();
+        }
+        if self.overlay != Overlay::None {
+            return Vec::new();
+        }
+        // A click on what is selected opens it.
+        let moved = match self.view {
+            View::Sessions => {
+                let to = self.selected.1 + row;
+                to < self.sessions.len() && std::mem::replace(&mut self.selected.0, to) != to
+            }
+            View::Timeline => self.open.as_mut().is_some_and(|open| open.window.go_to_row(row)),
+            View::State => self.inspector.click(row),
+            View::Live => self.live.click(row),
+            View::Step | View::Diff => return Vec::new(),
+        };
+        if moved { self.refresh() } else { self.act(Action::Open) }
+    }
+
+    /// Tells something.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.notice = Some(Notice { text: stepback_model::visible::safe(text), bad: false });
+    }
+
+    /// Tells what went wrong.
+    pub(crate) fn complain(&mut self, text: &str) {
+        self.notice = Some(Notice { text: stepback_model::visible::safe(text), bad: true });
+    }
+
+    /// The agent of the open session, if it waits.
+    pub fn waiting(&self) -> Option<&Stop> {
+        let id = &self.open.as_ref()?.session.id;
+        self.live.stops.iter().find(|stop| stop.session == *id)
+    }
+}
+
+/// How many rows an action goes, if it is about that.
+fn rows_of(action: Action, rows: usize) -> Option<i64> {
+    let page = rows.saturating_sub(1).max(1) as i64;
+    Some(match action {
+        Action::Down => 1,
+        Action::Up => -1,
+        Action::PageDown => page,
+        Action::PageUp => -page,
+        Action::First => i64::MIN / 2,
+        Action::Last => i64::MAX / 2,
+        _ => return None,
+    })
+}

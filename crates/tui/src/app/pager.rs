@@ -1,0 +1,187 @@
+//! Text of any length, looked at a screen at a time.
+
+use stepback_model::visible;
+
+/// Longest row, in characters; what is longer goes on in another row.
+const LONGEST: usize = 400;
+/// Most rows of one text.
+const MOST: usize = 200_000;
+/// Most bytes of one text.
+const MOST_BYTES: usize = 16 << 20;
+
+/// How a row is meant. Each is also told by what stands in it, never by a colour alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mood {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Less important.
+    Quiet,
+    /// A heading.
+    Head,
+    /// Something went wrong.
+    Bad,
+    /// A line that came.
+    Added,
+    /// A line that went.
+    Removed,
+    /// Where in a file.
+    Place,
+}
+
+/// A row. It is safe to print.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Row {
+    /// What it says.
+    pub text: String,
+    /// How it is meant.
+    pub mood: Mood,
+}
+
+/// Rows being written; what is too much is left out, and said to be.
+#[derive(Debug, Default)]
+pub struct Rows {
+    rows: Vec<Row>,
+    bytes: usize,
+    /// Lines that had no room.
+    left_out: usize,
+}
+
+impl Rows {
+    /// Adds lines of a text.
+    pub fn text(&mut self, indent: &str, text: &str, mood: Mood) {
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        for line in text.split('\n') {
+            self.line(indent, line.strip_suffix('\r').unwrap_or(line), mood);
+        }
+    }
+
+    /// Adds one line.
+    pub fn line(&mut self, indent: &str, line: &str, mood: Mood) {
+        if self.is_full() {
+            self.left_out += 1;
+            return;
+        }
+        // What has no room is not looked at: a line may have tens of megabytes.
+        let room = MOST_BYTES - self.bytes;
+        let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= room).last();
+        let kept = if line.len() > room { line.split_at(end.unwrap_or(0)).0 } else { line };
+        self.left_out += usize::from(kept.len() < line.len());
+        let safe = visible::safe(&kept.replace('\t', "    "));
+        let mut rest = safe.as_str();
+        loop {
+            let end = rest.char_indices().nth(LONGEST).map_or(rest.len(), |(at, _)| at);
+            let (part, after) = rest.split_at(end);
+            self.bytes += part.len() + indent.len();
+            self.rows.push(Row { text: format!("{indent}{part}"), mood });
+            if after.is_empty() {
+                return;
+            }
+            if self.is_full() {
+                self.left_out += 1;
+                return;
+            }
+            rest = after;
+        }
+    }
+
+    /// Adds a heading, after an empty row if something stands before it.
+    pub fn head(&mut self, text: &str) {
+        if !self.rows.is_empty() {
+            self.line("", "", Mood::Plain);
+        }
+        self.line("", text, Mood::Head);
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.len() >= MOST || self.bytes >= MOST_BYTES
+    }
+
+    /// The rows, the last of which says how much is missing.
+    pub fn done(mut self) -> Vec<Row> {
+        if self.left_out > 0 {
+            let text = format!("… and {} more lines, too many to be shown here", self.left_out);
+            self.rows.push(Row { text, mood: Mood::Quiet });
+        }
+        self.rows
+    }
+}
+
+/// A text, and where it is looked at.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Pager {
+    /// All of it.
+    pub rows: Vec<Row>,
+    /// The first row that is shown.
+    pub top: usize,
+}
+
+impl Pager {
+    /// From its beginning.
+    pub fn new(rows: Vec<Row>) -> Self {
+        Self { rows, top: 0 }
+    }
+
+    /// Goes so many rows down, or up.
+    pub fn scroll(&mut self, by: i64) {
+        let last = self.rows.len().saturating_sub(1) as i64;
+        self.top = (self.top as i64).saturating_add(by).clamp(0, last) as usize;
+    }
+
+    /// To the next heading, or the previous one.
+    pub fn go_to_head(&mut self, onwards: bool) {
+        let is_head = |row: &Row| row.mood == Mood::Head;
+        let found = match onwards {
+            true => self.rows.iter().skip(self.top + 1).position(is_head).map(|at| at + self.top + 1),
+            false => self.rows.iter().take(self.top).rposition(is_head),
+        };
+        self.top = found.unwrap_or(self.top);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_and_control_characters_are_written_out() {
+        let mut rows = Rows::default();
+        rows.text("  ", &format!("a\x1b[2J\tb\r\n{}", "ä".repeat(900)), Mood::Plain);
+        let rows = rows.done();
+        assert_eq!(rows[0].text, "  a\\x1b[2J    b");
+        assert_eq!(rows.len(), 4);
+        assert_eq!(rows[3].text, format!("  {}", "ä".repeat(100)));
+    }
+
+    #[test]
+    fn fifty_megabytes_are_cut_and_it_is_said() {
+        let mut rows = Rows::default();
+        rows.text("", &"x".repeat(50 << 20), Mood::Plain);
+        let rows = rows.done();
+        assert!(rows.len() < 50_000, "{}", rows.len());
+        assert!(rows.last().is_some_and(|row| row.text.contains("more lines")));
+        let mut many = Rows::default();
+        many.text("", &"y\n".repeat(300_000), Mood::Plain);
+        let rows = many.done();
+        assert_eq!(rows.len(), MOST + 1);
+        assert_eq!(rows[MOST].text, "… and 100000 more lines, too many to be shown here");
+    }
+
+    #[test]
+    fn headings_are_gone_to() {
+        let mut rows = Rows::default();
+        for name in ["a", "b"] {
+            rows.head(name);
+            rows.text("", "1\n2\n3", Mood::Plain);
+        }
+        let mut pager = Pager::new(rows.done());
+        pager.go_to_head(true);
+        assert_eq!(pager.rows[pager.top].text, "b");
+        pager.go_to_head(true);
+        assert_eq!(pager.rows[pager.top].text, "b");
+        pager.go_to_head(false);
+        assert_eq!(pager.top, 0);
+        pager.scroll(1000);
+        assert_eq!(pager.top, pager.rows.len() - 1);
+    }
+}

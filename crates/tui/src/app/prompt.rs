@@ -1,0 +1,167 @@
+//! One line that is asked for: what is typed, and what it is for.
+
+use crossterm::event::KeyCode;
+
+use crate::documents::Stop;
+
+/// What a line is asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Purpose {
+    /// A point to go to.
+    Jump,
+    /// Words to look for.
+    Search,
+    /// The name of a branch.
+    Branch,
+    /// What a checkpoint is called.
+    Checkpoint,
+    /// What is changed when a session runs again.
+    Rerun,
+    /// Why a call is refused.
+    Deny(Box<Stop>),
+    /// Another input.
+    EditInput(Box<Stop>),
+    /// Something to say to a session.
+    Tell(String),
+    /// A breakpoint.
+    Breakpoint,
+}
+
+impl Purpose {
+    /// What is asked.
+    pub fn question(&self) -> &'static str {
+        match self {
+            Self::Jump => "go to",
+            Self::Search => "search",
+            Self::Branch => "name of the branch",
+            Self::Checkpoint => "label of the checkpoint",
+            Self::Rerun => "rerun with",
+            Self::Deny(_) => "refuse, because",
+            Self::EditInput(_) => "run it with",
+            Self::Tell(_) => "tell the agent",
+            Self::Breakpoint => "stop at",
+        }
+    }
+
+    /// What can be answered.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Jump => "12, first, last, error:last, tool:bash:1, 10 minutes ago, a label",
+            Self::Search => "words, \"a phrase\", begin*, -not",
+            Self::Branch => "letters, digits and -_./+",
+            Self::Checkpoint => "may be empty",
+            Self::Rerun => "PATH=VALUE, such as prompt=…, model=…, #14.output=…; empty changes nothing",
+            Self::Deny(_) => "the model is told this",
+            Self::EditInput(_) => "the whole input, as a JSON object",
+            Self::Tell(_) => "it hears this with its next call",
+            Self::Breakpoint => "tool NAME, path GLOB, pattern REGEX, iteration N, cost USD, error",
+        }
+    }
+}
+
+/// What happens to a line when a key is pressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Typed {
+    /// It goes on.
+    More,
+    /// It is finished.
+    Done,
+    /// It is not wanted any more.
+    Never,
+}
+
+/// A line being typed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Prompt {
+    /// What for.
+    pub purpose: Purpose,
+    chars: Vec<char>,
+    at: usize,
+}
+
+/// Longest line, in characters: an input that is edited may be large, but not more than a person can read.
+const LONGEST: usize = 64 << 10;
+
+impl Prompt {
+    /// Asks, with something to begin with.
+    pub fn new(purpose: Purpose, text: &str) -> Self {
+        let chars: Vec<char> = text.chars().take(LONGEST).collect();
+        Self { purpose, at: chars.len(), chars }
+    }
+
+    /// What was typed.
+    pub fn text(&self) -> String {
+        self.chars.iter().collect()
+    }
+
+    /// What was typed before the cursor and after it.
+    pub fn around(&self) -> (String, String) {
+        let (before, after) = self.chars.split_at(self.at);
+        (before.iter().collect(), after.iter().collect())
+    }
+
+    /// Adds what was pasted. A line stays one.
+    pub fn paste(&mut self, text: &str) {
+        for c in text.chars().map(|c| if c == '\n' { ' ' } else { c }).filter(|c| !c.is_control()) {
+            self.insert(c);
+        }
+    }
+
+    fn insert(&mut self, c: char) {
+        if self.chars.len() < LONGEST {
+            self.chars.insert(self.at, c);
+            self.at += 1;
+        }
+    }
+
+    /// Takes a key.
+    pub fn press(&mut self, key: KeyCode, control: bool) -> Typed {
+        match key {
+            KeyCode::Enter => return Typed::Done,
+            KeyCode::Esc => return Typed::Never,
+            KeyCode::Char('c' | 'g') if control => return Typed::Never,
+            KeyCode::Char('u') if control => {
+                self.chars.drain(..self.at);
+                self.at = 0;
+            }
+            KeyCode::Char('a') if control => self.at = 0,
+            KeyCode::Char('e') if control => self.at = self.chars.len(),
+            KeyCode::Char(c) if !control && !c.is_control() => self.insert(c),
+            KeyCode::Backspace if self.at > 0 => {
+                self.at -= 1;
+                self.chars.remove(self.at);
+            }
+            KeyCode::Delete if self.at < self.chars.len() => {
+                self.chars.remove(self.at);
+            }
+            KeyCode::Left => self.at = self.at.saturating_sub(1),
+            KeyCode::Right => self.at = (self.at + 1).min(self.chars.len()),
+            KeyCode::Home => self.at = 0,
+            KeyCode::End => self.at = self.chars.len(),
+            _ => {}
+        }
+        Typed::More
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_edited_where_the_cursor_is() {
+        let mut prompt = Prompt::new(Purpose::Branch, "tr");
+        for key in [KeyCode::Char('y'), KeyCode::Home, KeyCode::Char('a'), KeyCode::Right, KeyCode::Delete] {
+            assert_eq!(prompt.press(key, false), Typed::More);
+        }
+        assert_eq!(prompt.text(), "aty");
+        prompt.press(KeyCode::Backspace, false);
+        assert_eq!(prompt.around(), ("a".into(), "y".into()));
+        prompt.paste("x\ny\x1b");
+        assert_eq!(prompt.text(), "ax yy");
+        prompt.press(KeyCode::Char('u'), true);
+        assert_eq!(prompt.text(), "y");
+        assert_eq!(prompt.press(KeyCode::Enter, false), Typed::Done);
+        assert_eq!(prompt.press(KeyCode::Esc, false), Typed::Never);
+    }
+}

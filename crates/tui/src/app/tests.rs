@@ -1,0 +1,378 @@
+//! What happens goes in, what is to be done comes out; no terminal, no source.
+
+use crossterm::event::KeyCode;
+use serde_json::json;
+
+use super::window::Side;
+use super::*;
+use crate::documents::{Breakpoint, Entry, Hit, Operation, Outcome, Page, Planned as Path, Problem, State};
+use crate::effect::{Around, Came, Deed, Method};
+use crate::source::Trouble;
+
+fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
+    let step = |number: u64| Step {
+        id: format!("id{number}"),
+        number,
+        kind: if number.is_multiple_of(2) { "tool-end" } else { "tool-start" }.into(),
+        at: Timestamp::from_micros(1_700_000_000_000_000 + number as i64 * 1_000_000),
+        session: "s1".into(),
+        failed: number.is_multiple_of(50),
+        checkpoint: true,
+        parent: Some(format!("id{}", number - 1)),
+        ..Step::default()
+    };
+    numbers.map(step).collect()
+}
+
+fn session() -> Session {
+    Session {
+        id: "s1".into(),
+        workspace: "w1".into(),
+        agent: "claude".into(),
+        status: "active".into(),
+        ..Session::default()
+    }
+}
+
+/// A session of these steps is open, on the last of them.
+fn opened(numbers: std::ops::RangeInclusive<u64>, ends: bool) -> App {
+    let mut app = App::new((80, 24), Timestamp::from_micros(0));
+    app.begin(Some("s1".into()));
+    let around = Around { number: *numbers.end(), steps: steps(numbers), begins: true, ends };
+    came(&mut app, Came::Session(Ok((session(), around))));
+    app
+}
+
+fn came(app: &mut App, came: Came) -> Vec<Effect> {
+    app.update(Message::Came(Box::new(came)))
+}
+
+fn press(app: &mut App, keys: &str) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    for c in keys.chars() {
+        let key = match c {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            '\x1b' => KeyCode::Esc,
+            c => KeyCode::Char(c),
+        };
+        effects = app.update(Message::Key(key, false));
+    }
+    effects
+}
+
+fn at(app: &App) -> u64 {
+    app.current().map_or(0, |step| step.number)
+}
+
+fn told(app: &App) -> &str {
+    app.notice.as_ref().map_or("", |notice| &notice.text)
+}
+
+#[test]
+fn keys_go_through_the_steps_and_say_where_it_ends() {
+    let mut app = opened(1..=120, true);
+    assert_eq!((app.view, at(&app)), (View::Timeline, 120));
+    press(&mut app, "kkh");
+    assert_eq!(at(&app), 117);
+    press(&mut app, "jl");
+    assert_eq!(at(&app), 119);
+    press(&mut app, "ll");
+    assert_eq!((at(&app), told(&app)), (120, "this is the last step"));
+    press(&mut app, "E");
+    assert_eq!(at(&app), 100);
+    press(&mut app, "E");
+    press(&mut app, "E");
+    assert_eq!((at(&app), told(&app)), (50, "no error before this step"));
+    app.update(Message::Key(KeyCode::Home, false));
+    assert_eq!(at(&app), 1);
+    press(&mut app, "h");
+    assert_eq!(told(&app), "this is the first step");
+    app.update(Message::Wheel(true));
+    assert_eq!(at(&app), 4);
+}
+
+#[test]
+fn what_lies_beyond_is_asked_for() {
+    let mut app = opened(1..=400, false);
+    let effects = app.update(Message::Key(KeyCode::End, false));
+    assert!(matches!(&effects[0], Effect::Around { number, .. } if *number > 1 << 60));
+    let effects = press(&mut app, "e");
+    assert_eq!(effects, [Effect::Error { session: "s1".into(), side: Side::After, number: 400 }]);
+    let found = Step { number: 9000, session: "s1".into(), ..Step::default() };
+    let effects = came(&mut app, Came::Found(Ok(found)));
+    assert_eq!(effects, [Effect::Around { session: "s1".into(), number: 9000 }]);
+    let around = Around { number: 9000, steps: steps(8910..=9090), begins: false, ends: false };
+    let effects = came(&mut app, Came::Around("s1".into(), Ok(around)));
+    assert_eq!(at(&app), 9000);
+    // It is near to both ends of what is known; one side is asked for at a time.
+    assert_eq!(effects, [Effect::More { session: "s1".into(), side: Side::Before, number: 8910 }]);
+}
+
+#[test]
+fn what_was_asked_for_another_step_is_not_shown() {
+    let mut app = opened(1..=10, true);
+    let effects = press(&mut app, "\n");
+    let [Effect::Step { key, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let old = key.clone();
+    press(&mut app, "h");
+    came(&mut app, Came::Step(old, Ok(Vec::new())));
+    assert!(app.step.ready().is_none());
+    let key = app.step.key().unwrap().to_owned();
+    came(&mut app, Came::Step(key, Ok(Vec::new())));
+    assert!(app.step.ready().is_some());
+}
+
+#[test]
+fn a_rewind_is_planned_shown_agreed_to_and_undone() {
+    let mut app = opened(1..=10, true);
+    press(&mut app, "h");
+    let effects = press(&mut app, "w");
+    assert_eq!(
+        effects,
+        [Effect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: false }]
+    );
+    let plan = Plan {
+        kind: "rewind".into(),
+        summary: "rewind to #9".into(),
+        items: vec![Path { path: "a".into(), action: "restore".into() }],
+        apply: "/api/v1/rewind-plans/p/apply".into(),
+        ..Plan::default()
+    };
+    came(&mut app, Came::Plan(Ok(plan.clone()), Some("#9".into())));
+    assert!(matches!(app.overlay, Overlay::Plan(_)));
+    assert_eq!(press(&mut app, "x"), [], "only y agrees");
+    assert_eq!(press(&mut app, "\n"), [], "only y agrees");
+    let effects = press(&mut app, "a");
+    assert_eq!(
+        effects,
+        [Effect::PlanRewind { workspace: "w1".into(), point: "#9".into(), everything: true }]
+    );
+    assert_eq!(press(&mut app, "y"), [Effect::Apply(plan.apply.clone())]);
+    // Somebody was faster: the new plan is shown, and has to be agreed to.
+    let problem = Problem {
+        status: 409,
+        detail: "something changed".into(),
+        plan: Some(Box::new(plan.clone())),
+        ..Problem::default()
+    };
+    came(&mut app, Came::Applied(Err(Trouble::Refused(Box::new(problem)))));
+    assert!(matches!(app.overlay, Overlay::Plan(_)));
+    assert_eq!(told(&app), "something changed");
+    press(&mut app, "y");
+    let operation = Operation { summary: "rewind to #9".into(), ..Operation::default() };
+    let applied =
+        crate::documents::Applied { operation, items: vec![Outcome { done: true }], partial: false };
+    came(&mut app, Came::Applied(Ok(applied)));
+    assert_eq!(told(&app), "rewind to #9: 1 path done; press u to undo");
+    assert_eq!(press(&mut app, "u"), [Effect::PlanUndo("w1".into())]);
+    came(&mut app, Came::Plan(Ok(plan), None));
+    assert_eq!(press(&mut app, "\x1b"), []);
+    assert_eq!((&app.overlay, told(&app)), (&Overlay::None, "nothing was changed"));
+}
+
+#[test]
+fn an_agent_that_waits_is_answered() {
+    let mut app = opened(1..=10, true);
+    let stop = Stop {
+        id: "stop1".into(),
+        session: "s1".into(),
+        tool: "bash".into(),
+        input: json!({ "command": "ls" }),
+        ..Stop::default()
+    };
+    assert_eq!(app.update(Message::News(News::Stops)), [Effect::Stops, Effect::Sessions]);
+    came(&mut app, Came::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
+    assert!(app.waiting().is_some());
+    let one = Breakpoint { id: 7, enabled: true, ..Breakpoint::default() };
+    came(&mut app, Came::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
+    press(&mut app, "6");
+    let sent = |effects: Vec<Effect>| match effects.as_slice() {
+        [Effect::Do(Deed { method, path, body, .. })] => (*method, path.clone(), body.clone()),
+        other => panic!("{other:?}"),
+    };
+    let answer = "/stops/stop1/answer".to_owned();
+    let resume = sent(press(&mut app, "o"));
+    assert_eq!(resume, (Method::Post, answer.clone(), json!({ "answer": "resume" })));
+    assert_eq!(sent(press(&mut app, "s")).2, json!({ "answer": "step" }));
+    assert_eq!(sent(press(&mut app, "dno\n")).2, json!({ "answer": "deny", "reason": "no" }));
+    // The input that is there is what one begins with; what is no input is not sent, and not lost.
+    press(&mut app, "i");
+    for _ in 0..5 {
+        app.update(Message::Key(KeyCode::Backspace, false));
+    }
+    assert_eq!(press(&mut app, "\"pwd\n"), []);
+    assert!(told(&app).starts_with("this is no input"), "{}", told(&app));
+    assert_eq!(sent(press(&mut app, "\"}\n")).2, json!({ "answer": "edit", "input": { "command": "pwd" } }));
+    let inject = sent(press(&mut app, "tbe quick\n"));
+    assert_eq!(inject, (Method::Post, "/sessions/s1/inject".into(), json!({ "text": "be quick" })));
+    press(&mut app, "j");
+    assert_eq!(
+        sent(press(&mut app, "\n")),
+        (Method::Patch, "/workspaces/w1/breakpoints/7".into(), json!({ "enabled": false }))
+    );
+    assert_eq!(sent(press(&mut app, "x")).0, Method::Delete);
+    assert_eq!(press(&mut app, "o"), []);
+    assert!(told(&app).contains("select an agent"), "{}", told(&app));
+    // "tool " is there to begin with.
+    assert_eq!(sent(press(&mut app, "abash\n")).2, json!({ "on": "tool", "name": "bash" }));
+    let effects = press(&mut app, "p");
+    assert_eq!(effects, [Effect::Pause { session: "s1".into(), stop: false }], "who waits is let go on");
+}
+
+#[test]
+fn what_is_typed_goes_where_it_belongs() {
+    let mut app = opened(1..=10, true);
+    assert_eq!(
+        press(&mut app, "gerror:last\n"),
+        [Effect::Resolve { session: "s1".into(), workspace: "w1".into(), point: "error:last".into() }]
+    );
+    press(&mut app, "gfirst\n");
+    assert_eq!(at(&app), 1);
+    assert_eq!(press(&mut app, "/rm q\n"), [Effect::Search("rm q".into())]);
+    assert_eq!(press(&mut app, "g\n"), []);
+    let deed = |effects: Vec<Effect>| match effects.into_iter().next() {
+        Some(Effect::Do(deed)) => (deed.path, deed.body),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        deed(press(&mut app, "btry\n")),
+        ("/workspaces/w1/branches".into(), json!({ "name": "try", "from": "#1" }))
+    );
+    assert_eq!(deed(press(&mut app, "c\n")), ("/workspaces/w1/checkpoints".into(), json!({ "label": null })));
+    assert_eq!(
+        deed(press(&mut app, "rmodel=x\n")),
+        ("/sessions/s1/reruns".into(), json!({ "set": ["model=x"] }))
+    );
+    // Keys mean themselves while something is typed, also q.
+    press(&mut app, "bq");
+    assert!(matches!(&app.overlay, Overlay::Prompt(prompt) if prompt.text() == "q"));
+    press(&mut app, "\x1b");
+    assert_eq!(press(&mut app, "q"), [Effect::Quit]);
+    assert_eq!(app.update(Message::Key(KeyCode::Char('c'), true)), [Effect::Quit]);
+}
+
+#[test]
+fn what_was_found_is_opened_where_it_is() {
+    let mut app = opened(1..=10, true);
+    let hits = Hits {
+        items: vec![
+            Hit { number: 3, session: "s2".into(), ..Hit::default() },
+            Hit { number: 7, session: "s2".into(), ..Hit::default() },
+        ],
+        total: 2,
+        complete: true,
+    };
+    came(&mut app, Came::Hits("x".into(), Ok(hits)));
+    assert_eq!(press(&mut app, "j\n"), [Effect::Open { session: "s2".into(), number: Some(7) }]);
+    came(&mut app, Came::Hits("x".into(), Ok(Hits::default())));
+    assert_eq!(told(&app), "nothing was found for x");
+}
+
+#[test]
+fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
+    let mut app = opened(1..=10, true);
+    let more = Effect::More { session: "s1".into(), side: Side::After, number: 10 };
+    assert_eq!(app.update(Message::News(News::Step { session: "s1".into() })), [more]);
+    assert_eq!(app.update(Message::News(News::Step { session: "s2".into() })), []);
+    came(
+        &mut app,
+        Came::More("s1".into(), Side::After, Ok(Page { items: steps(11..=12), next_cursor: None })),
+    );
+    assert_eq!(at(&app), 12);
+    app.update(Message::News(News::Gone("it is gone".into())));
+    assert!(app.gone.is_some());
+    let effects = app.update(Message::News(News::Connected));
+    assert!(app.gone.is_none());
+    assert!(
+        effects.contains(&Effect::More { session: "s1".into(), side: Side::After, number: 12 }),
+        "{effects:?}"
+    );
+    let missing = Trouble::Refused(Box::new(Problem { status: 404, ..Problem::default() }));
+    came(&mut app, Came::More("s1".into(), Side::After, Err(missing)));
+    assert!(told(&app).contains("not there any more"), "{}", told(&app));
+    assert_eq!(at(&app), 12, "what was known stays");
+}
+
+#[test]
+fn playing_takes_the_time_it_took_and_no_longer() {
+    let mut app = opened(1..=3, true);
+    app.update(Message::Key(KeyCode::Home, false));
+    assert_eq!(app.wait(), None);
+    press(&mut app, " ");
+    assert_eq!(app.wait(), Some(Duration::from_secs(1)));
+    press(&mut app, "+");
+    assert_eq!(app.wait(), Some(Duration::from_millis(500)));
+    let tick = |app: &mut App, millis| app.update(Message::Tick(app.now, Duration::from_millis(millis)));
+    tick(&mut app, 499);
+    assert_eq!(at(&app), 1);
+    tick(&mut app, 500);
+    assert_eq!((at(&app), app.wait()), (2, Some(Duration::from_millis(500))));
+    press(&mut app, " ");
+    assert_eq!(app.wait(), None);
+}
+
+#[test]
+fn a_state_is_gone_through_and_files_are_opened() {
+    let mut app = opened(1..=10, true);
+    let effects = press(&mut app, "4");
+    let [Effect::State { key, .. }] = &effects[..] else { panic!("{effects:?}") };
+    let entry = |path: &str, kind: &str| Entry {
+        path: path.into(),
+        address: path.into(),
+        kind: kind.into(),
+        ..Entry::default()
+    };
+    let state = State { items: vec![entry("src", "directory"), entry("src/a", "file")], ..State::default() };
+    came(&mut app, Came::State(key.clone(), Ok((state.clone(), Vec::new()))));
+    press(&mut app, "j");
+    let effects = press(&mut app, "\n");
+    assert!(
+        matches!(&effects[..], [Effect::File { number: 10, address, .. }] if address == "src/a"),
+        "{effects:?}"
+    );
+    // Time passes below the open file: it is the file of that step.
+    let effects = press(&mut app, "h");
+    assert!(matches!(&effects[..], [Effect::File { number: 9, .. }]), "{effects:?}");
+    press(&mut app, "\x1b");
+    assert!(app.inspector.file.is_none() && app.view == View::State);
+    let effects = press(&mut app, "]");
+    assert!(
+        matches!(&effects[..], [Effect::Part { part: Part::Conversation, number: 9, .. }]),
+        "{effects:?}"
+    );
+    press(&mut app, "[");
+    assert_eq!(app.inspector.part, Part::Files);
+}
+
+#[test]
+fn without_a_session_nothing_is_done_and_it_is_said() {
+    let mut app = App::new((80, 24), Timestamp::from_micros(0));
+    assert_eq!(app.begin(None), [Effect::Sessions, Effect::Stops]);
+    for key in ["w", "b", "c", "r", "g", "p", "h", "l", "e", " ", "u"] {
+        assert_eq!(press(&mut app, key), [], "{key}");
+        assert!(told(&app).contains("no session is open"), "{key}: {}", told(&app));
+    }
+    press(&mut app, "~");
+    assert_eq!(told(&app), "~ does nothing here; ? shows the keys");
+    for view in View::ALL {
+        app.view = view;
+        for key in ["j", "k", "\n", "\x1b", "]", "[", "m", "n", "o", "x", "?", "?"] {
+            press(&mut app, key);
+        }
+    }
+}
+
+#[test]
+fn the_mouse_selects_opens_and_goes_to_views() {
+    let mut app = opened(1..=10, true);
+    app.update(Message::Click(5, 3));
+    assert_eq!(at(&app), 2);
+    app.update(Message::Click(5, 3));
+    assert_eq!(app.view, View::Step);
+    app.update(Message::Click(2, 0));
+    assert_eq!(app.view, View::Sessions);
+    app.update(Message::Click(200, 200));
+    app.update(Message::Resize(1, 1));
+    app.update(Message::Click(0, 0));
+}

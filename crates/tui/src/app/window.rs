@@ -1,0 +1,226 @@
+//! The part of a session that is in memory: steps in a row around the one that is looked at.
+//!
+//! A session of a hundred thousand steps is never read as a whole. What is missing on a side is asked for before it is
+//! reached, and what is far away is forgotten.
+
+use std::collections::VecDeque;
+
+use crate::documents::Step;
+
+/// Steps that are asked for at a time.
+pub const PAGE: usize = 200;
+/// So near to an end of what is known, more is asked for.
+const NEAR: usize = 100;
+/// Most steps that are kept.
+const MOST: usize = 4000;
+
+/// A side of the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Before its first step.
+    Before,
+    /// After its last step.
+    After,
+}
+
+/// Steps in a row, and a place among them.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    steps: VecDeque<Step>,
+    at: usize,
+    /// The first row that is shown.
+    top: usize,
+    /// Whether the first step is the first of the session.
+    pub begins: bool,
+    /// Whether the last step is the last of the session, as far as is known.
+    pub ends: bool,
+    /// What was asked for and has not come yet.
+    asked: Option<Side>,
+}
+
+impl Window {
+    /// Steps, oldest first, standing on the last one whose number is not greater than `number`.
+    pub fn new(steps: Vec<Step>, number: u64, begins: bool, ends: bool) -> Self {
+        let at = steps.partition_point(|step| step.number <= number).saturating_sub(1);
+        Self { steps: steps.into(), at, top: at.saturating_sub(5), begins, ends, asked: None }
+    }
+
+    /// The step it stands on.
+    pub fn current(&self) -> Option<&Step> {
+        self.steps.get(self.at)
+    }
+
+    /// Whether it stands on the last step that is known.
+    pub fn is_last(&self) -> bool {
+        self.at + 1 >= self.steps.len()
+    }
+
+    /// The number of the first and of the last step that is known.
+    pub fn numbers(&self) -> Option<(u64, u64)> {
+        Some((self.steps.front()?.number, self.steps.back()?.number))
+    }
+
+    /// The step after the present one.
+    pub fn next(&self) -> Option<&Step> {
+        self.steps.get(self.at + 1)
+    }
+
+    /// Goes so many steps on, or back, as far as steps are known. Says whether it moved.
+    pub fn go(&mut self, by: i64) -> bool {
+        let last = self.steps.len().saturating_sub(1);
+        let to = (self.at as i64).saturating_add(by).clamp(0, last as i64) as usize;
+        std::mem::replace(&mut self.at, to) != to
+    }
+
+    /// Goes to the row that is shown at this place.
+    pub fn go_to_row(&mut self, row: usize) -> bool {
+        let to = self.top + row;
+        to < self.steps.len() && std::mem::replace(&mut self.at, to) != to
+    }
+
+    /// Goes to the step with this number, if it is known.
+    pub fn jump(&mut self, number: u64) -> bool {
+        match self.steps.binary_search_by_key(&number, |step| step.number) {
+            Ok(at) => {
+                self.at = at;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The number of the nearest error on a side, among the steps that are known.
+    pub fn error(&self, side: Side) -> Option<u64> {
+        match side {
+            Side::After => self.steps.iter().skip(self.at + 1).find(|step| step.is_error()),
+            Side::Before => self.steps.iter().take(self.at).rev().find(|step| step.is_error()),
+        }
+        .map(|step| step.number)
+    }
+
+    /// What should be asked for now: which side, and from which number on.
+    pub fn wants(&mut self) -> Option<(Side, u64)> {
+        let (first, last) = self.numbers()?;
+        let side = match self.asked {
+            Some(_) => return None,
+            None if !self.begins && self.at < NEAR => Side::Before,
+            None if !self.ends && self.at + NEAR >= self.steps.len() => Side::After,
+            None => return None,
+        };
+        self.asked = Some(side);
+        Some((side, if side == Side::Before { first } else { last }))
+    }
+
+    /// What was asked for does not come.
+    pub fn give_up(&mut self) {
+        self.asked = None;
+    }
+
+    /// Takes in steps before the first one, oldest first.
+    pub fn prepend(&mut self, steps: Vec<Step>, begins: bool) {
+        let first = self.steps.front().map_or(u64::MAX, |step| step.number);
+        for step in steps.into_iter().rev().filter(|step| step.number < first) {
+            self.steps.push_front(step);
+            self.at += 1;
+            self.top += 1;
+        }
+        self.begins = begins;
+        self.asked = None;
+        while self.steps.len() > MOST {
+            self.steps.pop_back();
+            self.ends = false;
+        }
+    }
+
+    /// Takes in steps after the last one. Who stood on the last step of all goes along.
+    pub fn append(&mut self, steps: Vec<Step>, ends: bool) {
+        let follows = self.ends && self.is_last();
+        let last = self.steps.back().map_or(0, |step| step.number);
+        self.steps.extend(steps.into_iter().filter(|step| step.number > last));
+        self.ends = ends;
+        self.asked = None;
+        if follows {
+            self.at = self.steps.len().saturating_sub(1);
+        }
+        while self.steps.len() > MOST {
+            self.steps.pop_front();
+            self.begins = false;
+            self.at = self.at.saturating_sub(1);
+            self.top = self.top.saturating_sub(1);
+        }
+    }
+
+    /// Sees to it that the present step is among so many rows.
+    pub fn keep_in_sight(&mut self, rows: usize) {
+        let rows = rows.max(1);
+        if self.at < self.top {
+            self.top = self.at;
+        } else if self.at >= self.top + rows {
+            self.top = self.at + 1 - rows;
+        }
+        self.top = self.top.min(self.steps.len().saturating_sub(rows));
+    }
+
+    /// The steps in so many rows, each with whether it is the present one.
+    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&Step, bool)> {
+        self.steps.iter().enumerate().skip(self.top).take(rows).map(|(at, step)| (step, at == self.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
+        numbers.map(|number| Step { number, failed: number.is_multiple_of(100), ..Step::default() }).collect()
+    }
+
+    #[test]
+    fn more_is_asked_for_before_an_end_is_reached_and_once() {
+        let mut window = Window::new(steps(1001..=1400), 1200, false, false);
+        assert_eq!(window.current().map(|step| step.number), Some(1200));
+        assert_eq!(window.wants(), None);
+        window.go(120);
+        assert_eq!(window.wants(), Some((Side::After, 1400)));
+        assert_eq!(window.wants(), None, "it was asked for");
+        window.append(steps(1401..=1600), true);
+        assert_eq!(window.current().map(|step| step.number), Some(1320));
+        window.go(-300);
+        assert_eq!(window.wants(), Some((Side::Before, 1001)));
+        window.prepend(steps(801..=1000), false);
+        assert_eq!(window.current().map(|step| step.number), Some(1020));
+        assert_eq!(window.numbers(), Some((801, 1600)));
+    }
+
+    #[test]
+    fn what_is_far_away_is_forgotten() {
+        let mut window = Window::new(steps(1..=200), 200, true, false);
+        for page in 1..=30 {
+            window.append(steps(page * 200 + 1..=(page + 1) * 200), page == 30);
+            window.go(200);
+        }
+        assert_eq!(window.numbers(), Some((2201, 6200)));
+        assert!(!window.begins && window.ends);
+        assert_eq!(window.current().map(|step| step.number), Some(6200));
+        window.prepend(steps(2001..=2200), false);
+        assert!(!window.ends, "the end was forgotten");
+    }
+
+    #[test]
+    fn who_stands_at_the_end_goes_along_and_others_stay() {
+        let mut window = Window::new(steps(1..=3), 3, true, true);
+        window.append(steps(4..=5), true);
+        assert_eq!(window.current().map(|step| step.number), Some(5));
+        window.go(-1);
+        window.append(steps(5..=6), true);
+        assert_eq!((window.current().map(|step| step.number), window.numbers()), (Some(4), Some((1, 6))));
+    }
+
+    #[test]
+    fn errors_are_found_in_both_directions() {
+        let window = Window::new(steps(1..=400), 200, true, true);
+        assert_eq!(window.error(Side::After), Some(300));
+        assert_eq!(window.error(Side::Before), Some(100));
+        assert_eq!(Window::default().error(Side::Before), None);
+    }
+}

@@ -1,0 +1,335 @@
+//! What is shown, on a screen of any size. It only reads the app, and looks at no more of it than fits.
+
+mod lists;
+mod page;
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use stepback_model::visible::safe;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::app::pager::Mood;
+use crate::app::{App, Overlay, View};
+use crate::keys::{self, Action};
+
+/// The smallest terminal that something can be shown on.
+const LEAST: (u16, u16) = (36, 8);
+
+/// What the terminal can show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Look {
+    /// Colours.
+    pub colors: bool,
+    /// More than ASCII.
+    pub unicode: bool,
+}
+
+/// Draws everything.
+pub fn draw(app: &App, frame: &mut Frame<'_>, look: Look) {
+    let area = frame.area();
+    let buffer = frame.buffer_mut();
+    let mut cursor = None;
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        too_small(area, buffer);
+    } else {
+        tabs(app, row(area, 0), buffer);
+        header(app, row(area, 1), buffer);
+        let body = Rect { y: 2, height: area.height - 3, ..area };
+        match &app.overlay {
+            Overlay::Help(pager) => page::pager(pager, body, buffer),
+            Overlay::Plan(planned) => page::pager(&planned.pager, body, buffer),
+            Overlay::Found(found) => lists::found(found, body, buffer),
+            Overlay::None | Overlay::Prompt(_) => view(app, body, buffer),
+        }
+        cursor = status(app, row(area, area.height - 1), buffer);
+    }
+    finish(buffer, look);
+    if let Some(cursor) = cursor {
+        frame.set_cursor_position(cursor);
+    }
+}
+
+fn row(area: Rect, y: u16) -> Rect {
+    Rect { y, height: 1, ..area }
+}
+
+fn too_small(area: Rect, buffer: &mut Buffer) {
+    let text =
+        format!("Too small: {}x{}, {}x{} is needed. q quits.", area.width, area.height, LEAST.0, LEAST.1);
+    let mut rest = text.as_str();
+    for y in 0..area.height {
+        let fits = fit_at(rest, usize::from(area.width));
+        let (now, after) = rest.split_at(fits);
+        buffer.set_stringn(0, y, now.trim_start(), usize::from(area.width), Style::new());
+        rest = after;
+    }
+}
+
+fn view(app: &App, area: Rect, buffer: &mut Buffer) {
+    match app.view {
+        View::Sessions => lists::sessions(app, area, buffer),
+        View::Timeline => lists::timeline(app, area, buffer),
+        View::Step => page::loaded(&app.step, "select a step in the timeline", area, buffer),
+        View::State => page::state(app, area, buffer),
+        View::Diff => page::loaded(&app.diff, "select a step in the timeline", area, buffer),
+        View::Live => lists::live(app, area, buffer),
+    }
+}
+
+/// The name of a view, shorter where there is little room.
+fn tab_name(view: View, width: u16) -> &'static str {
+    let (long, short) = match view {
+        View::Sessions => (" 1 Sessions ", " 1Ses "),
+        View::Timeline => (" 2 Timeline ", " 2Tim "),
+        View::Step => (" 3 Step ", " 3Stp "),
+        View::State => (" 4 State ", " 4Sta "),
+        View::Diff => (" 5 Diff ", " 5Dif "),
+        View::Live => (" 6 Live ", " 6Liv "),
+    };
+    if width >= 62 { long } else { short }
+}
+
+/// The view whose name is at a column.
+pub fn tab_at(width: u16, column: u16) -> Option<View> {
+    let mut end = 0;
+    View::ALL.into_iter().find(|view| {
+        end += tab_name(*view, width).len();
+        usize::from(column) < end
+    })
+}
+
+fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
+    let mut x = 0;
+    for view in View::ALL {
+        let name = tab_name(view, area.width);
+        // The brackets say it where nothing can be emphasised.
+        let (text, style) = match view == app.view {
+            true => (format!("[{}]", name.trim()), strong().add_modifier(Modifier::REVERSED)),
+            false => (name.to_owned(), quiet()),
+        };
+        let mut text = format!("{text:<width$}", width = name.len());
+        // Where there is no room for more, the view says by itself that somebody waits there.
+        if view == View::Live && !app.live.stops.is_empty() {
+            text.push('!');
+        }
+        buffer.set_stringn(x, 0, text, usize::from(area.width.saturating_sub(x)), style);
+        x += name.len() as u16;
+    }
+    let waits = match app.live.stops.len() {
+        0 => String::new(),
+        1 => "! 1 agent waits ".into(),
+        count => format!("! {count} agents wait "),
+    };
+    let room = usize::from(area.width.saturating_sub(x));
+    if waits.len() < room {
+        let at = area.width - waits.len() as u16;
+        buffer.set_stringn(at, 0, waits, room, bad().add_modifier(Modifier::BOLD));
+    }
+}
+
+/// What is looked at, in one line.
+fn header(app: &App, area: Rect, buffer: &mut Buffer) {
+    let left = match (&app.overlay, &app.open) {
+        (Overlay::Help(_), _) => "Keys; any other key leaves".into(),
+        (Overlay::Plan(planned), _) => format!("Plan: {} — y does it, esc does nothing", planned.plan.kind),
+        (Overlay::Found(found), _) => {
+            let more = if found.hits.complete { "" } else { ", still reading" };
+            format!("{} found for \"{}\"{more}", found.hits.total, found.text)
+        }
+        (_, None) if app.view == View::Sessions => format!("{} sessions", app.sessions.len()),
+        (_, Some(_)) if app.view == View::Sessions => format!("{} sessions", app.sessions.len()),
+        (_, None) => "no session is open".into(),
+        (_, Some(open)) => {
+            let session = &open.session;
+            let status = match app.waiting() {
+                Some(stop) => format!("stopped at {}", stop.tool),
+                None if open.paused => "pausing".into(),
+                None => session.status.clone(),
+            };
+            format!(
+                "{} {} ({status}) {}",
+                session.agent,
+                session.short(),
+                session.title.as_deref().unwrap_or("")
+            )
+        }
+    };
+    let right = match app.current().filter(|_| app.view != View::Sessions && app.view != View::Live) {
+        Some(step) => {
+            let playing = app.playing.map(|(_, speed)| format!("playing {speed}x  ")).unwrap_or_default();
+            format!("{playing}#{} {}", step.number, place(app))
+        }
+        None => String::new(),
+    };
+    let room = usize::from(area.width).saturating_sub(right.width() + 2);
+    put(buffer, 0, 1, &fit(&safe(&left), room), room, strong());
+    let at = area.width.saturating_sub(right.width() as u16);
+    put(buffer, at, 1, &right, right.width(), Style::new());
+}
+
+/// Where one stands between the first and the last step that are known.
+fn place(app: &App) -> String {
+    let Some(window) = app.open.as_ref().map(|open| &open.window) else { return String::new() };
+    match (window.numbers(), window.begins, window.ends && window.is_last()) {
+        (Some(_), _, true) => "last".into(),
+        (Some((first, _)), true, _) if window.current().is_some_and(|step| step.number == first) => {
+            "first".into()
+        }
+        (Some((_, last)), _, _) if window.ends => format!("of #{last}"),
+        _ => "of many".into(),
+    }
+}
+
+/// The last line: a question, something to tell, or a few keys. Says where the cursor is.
+fn status(app: &App, area: Rect, buffer: &mut Buffer) -> Option<Position> {
+    let width = usize::from(area.width);
+    if let Overlay::Prompt(prompt) = &app.overlay {
+        let question = format!("{}: ", prompt.purpose.question());
+        let (before, after) = prompt.around();
+        let (before, after) = (safe(&before), safe(&after));
+        let room = width.saturating_sub(question.width() + 1);
+        // Of a long line, the end is what one types at.
+        let mut shown = before.as_str();
+        while shown.width() > room {
+            shown = shown.char_indices().nth(1).map_or("", |(at, _)| &shown[at..]);
+        }
+        put(buffer, 0, area.y, &question, width, strong());
+        let at = question.width();
+        put(buffer, at as u16, area.y, shown, room, Style::new());
+        let x = (at + shown.width()).min(width.saturating_sub(1)) as u16;
+        let help = if prompt.text().is_empty() { prompt.purpose.help() } else { after.as_str() };
+        let style = if prompt.text().is_empty() { quiet() } else { Style::new() };
+        put(buffer, x, area.y, &fit(help, width.saturating_sub(usize::from(x))), width, style);
+        // What went wrong before stays in sight while it is put right.
+        if let Some(notice) = app.notice.as_ref().filter(|notice| notice.bad) {
+            put(
+                buffer,
+                0,
+                1,
+                &format!("{:<width$}", fit(&format!("! {}", notice.text), width)),
+                width,
+                bad(),
+            );
+        }
+        return Some(Position { x, y: area.y });
+    }
+    let (text, style) = match (&app.notice, &app.gone) {
+        (Some(notice), _) if notice.bad => (format!("! {}", notice.text), bad()),
+        (Some(notice), _) => (notice.text.clone(), Style::new()),
+        (None, Some(why)) => (format!("! trying again: {why}"), bad()),
+        (None, None) => (hints(app), quiet()),
+    };
+    put(buffer, 0, area.y, &fit(&text, width), width, style);
+    None
+}
+
+/// A few keys that matter here.
+fn hints(app: &App) -> String {
+    let actions: &[(Action, &str)] = match (&app.overlay, app.view) {
+        (Overlay::Plan(_), _) => return "y do it  esc do nothing  a everything  j/k scroll".into(),
+        (Overlay::Help(_) | Overlay::Found(_), _) => return "j/k move  enter open  esc leave".into(),
+        (_, View::Sessions) => &[(Action::Open, "open"), (Action::Search, "search")],
+        (_, View::Timeline) => &[
+            (Action::Open, "open"),
+            (Action::NextError, "error"),
+            (Action::Jump, "jump"),
+            (Action::Play, "play"),
+            (Action::Rewind, "rewind"),
+            (Action::Checkpoint, "checkpoint"),
+        ],
+        (_, View::Step) => {
+            &[(Action::Back, "back"), (Action::Forward, "forward"), (Action::Rewind, "rewind")]
+        }
+        (_, View::State) => {
+            &[(Action::Open, "open"), (Action::NextPart, "part"), (Action::Forward, "forward")]
+        }
+        (_, View::Diff) => &[(Action::NextPart, "file"), (Action::Mark, "mark"), (Action::Now, "now")],
+        (_, View::Live) => &[
+            (Action::GoOn, "go on"),
+            (Action::StepOn, "step"),
+            (Action::Deny, "deny"),
+            (Action::EditInput, "edit input"),
+            (Action::Tell, "tell"),
+            (Action::AddBreakpoint, "add"),
+            (Action::RemoveBreakpoint, "remove"),
+        ],
+    };
+    let always = [(Action::Help, "keys"), (Action::Quit, "quit"), (Action::NextView, "views")];
+    let shown = always.iter().chain(actions).filter_map(|(action, word)| {
+        let binding = keys::BINDINGS.iter().find(|binding| binding.action == *action)?;
+        Some(format!("{} {word}", keys::name(*binding.keys.first()?)))
+    });
+    shown.collect::<Vec<_>>().join("  ")
+}
+
+/// Writes a text. All that comes from elsewhere goes through here, so nothing of it can act on the terminal.
+fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, room: usize, style: Style) {
+    buffer.set_stringn(x, y, safe(text), room, style);
+}
+
+/// The beginning of a text that fits, with a mark where it was cut.
+fn fit(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let kept = &text[..fit_at(text, columns.saturating_sub(1))];
+    format!("{kept}…")
+}
+
+/// How many bytes of a text fit.
+fn fit_at(text: &str, columns: usize) -> usize {
+    let mut used = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        used += c.width().unwrap_or(0);
+        used > columns
+    });
+    end.map_or(text.len(), |(at, _)| at)
+}
+
+fn strong() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+fn quiet() -> Style {
+    Style::new().add_modifier(Modifier::DIM)
+}
+
+fn bad() -> Style {
+    Style::new().fg(Color::Red)
+}
+
+fn styled(mood: Mood) -> Style {
+    match mood {
+        Mood::Plain => Style::new(),
+        Mood::Quiet => quiet(),
+        Mood::Head => strong(),
+        Mood::Bad => bad(),
+        Mood::Added => Style::new().fg(Color::Green),
+        Mood::Removed => Style::new().fg(Color::Red),
+        Mood::Place => Style::new().fg(Color::Cyan),
+    }
+}
+
+/// Makes the screen one that the terminal can show, whatever was written to it.
+fn finish(buffer: &mut Buffer, look: Look) {
+    for cell in &mut buffer.content {
+        if !look.colors {
+            cell.fg = Color::Reset;
+            cell.bg = Color::Reset;
+        }
+        if !look.unicode && !cell.symbol().is_ascii() {
+            let plain = match cell.symbol() {
+                "…" => "~",
+                "—" | "─" => "-",
+                "│" => "|",
+                "●" => "*",
+                "▸" => "+",
+                "▾" => "-",
+                _ => "?",
+            };
+            cell.set_symbol(plain);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Sessions, steps, what was found, breakpoints: a row each.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use stepback_model::visible::safe;
+
+use super::page::{loaded, note};
+use super::{bad, fit, put, quiet, strong};
+use crate::app::{App, Chosen, Found, WIDE};
+use crate::documents::{Session, Step};
+use crate::write::took;
+
+fn selected(style: Style, is: bool) -> Style {
+    if is { style.add_modifier(Modifier::REVERSED) } else { style }
+}
+
+fn pointer(is: bool) -> &'static str {
+    if is { "> " } else { "  " }
+}
+
+/// All sessions.
+pub fn sessions(app: &App, area: Rect, buffer: &mut Buffer) {
+    if app.sessions.is_empty() {
+        let text = match app.sessions_known {
+            true => {
+                "No session was recorded yet. \"stepback init\" records agents, \"stepback demo\" shows one."
+            }
+            false => "reading …",
+        };
+        return note(text, area, buffer);
+    }
+    let width = usize::from(area.width);
+    let shown = app.sessions.iter().enumerate().skip(app.selected.1);
+    for (y, (at, session)) in (area.y..area.y + area.height).zip(shown) {
+        let is = at == app.selected.0;
+        let text = format!("{}{}", pointer(is), session_line(app, session, width.saturating_sub(2)));
+        let style = match session.status.as_str() {
+            "stopped" => bad().add_modifier(Modifier::BOLD),
+            "active" => strong(),
+            _ => Style::new(),
+        };
+        put(buffer, area.x, y, &format!("{text:<width$}"), width, selected(style, is));
+    }
+}
+
+fn session_line(app: &App, session: &Session, width: usize) -> String {
+    let age = session.seen().ago(app.now);
+    let mark = match session.status.as_str() {
+        "stopped" => "!",
+        "active" => "●",
+        _ => " ",
+    };
+    // What somebody does without an agent is a session as well.
+    let untitled = if session.agent == "person" { "(by hand)" } else { "(no prompt)" };
+    let title = safe(session.title.as_deref().unwrap_or(untitled));
+    let agent = safe(&session.agent);
+    let left = match width {
+        0..60 => format!("{mark} {:<8} {:<8} ", session.short(), fit(&agent, 8)),
+        _ => format!(
+            "{mark} {:<8} {:<10} {:<8} {:>12} {:>4} ",
+            session.short(),
+            fit(&agent, 10),
+            session.status,
+            age,
+            session.iterations
+        ),
+    };
+    let cost = if session.cost_usd > 0.0 { format!(" ${:.2}", session.cost_usd) } else { String::new() };
+    let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(left.as_str()) + cost.len());
+    format!("{left}{}{cost}", fit(&title, room))
+}
+
+/// The steps of the open session, and the step beside them where there is room.
+pub fn timeline(app: &App, area: Rect, buffer: &mut Buffer) {
+    let Some(open) = &app.open else {
+        return note("No session is open. Select one in the sessions and press enter.", area, buffer);
+    };
+    let list = if area.width >= WIDE { Rect { width: area.width / 2, ..area } } else { area };
+    if open.window.current().is_none() {
+        return note("This session has no step yet.", list, buffer);
+    }
+    for (y, (step, is)) in (list.y..).zip(open.window.rows(usize::from(list.height))) {
+        step_line(step, is, &open.tips(step.number), Rect { y, height: 1, ..list }, buffer);
+    }
+    if list.width < area.width {
+        for y in area.y..area.y + area.height {
+            put(buffer, list.width, y, "│", 1, quiet());
+        }
+        let beside = Rect { x: list.width + 2, width: area.width - list.width - 2, ..area };
+        loaded(&app.step, "", beside, buffer);
+    }
+}
+
+fn step_line(step: &Step, is: bool, tips: &str, area: Rect, buffer: &mut Buffer) {
+    let width = usize::from(area.width);
+    let mark = match (step.is_error(), step.checkpoint) {
+        (true, _) => "!",
+        (false, true) => "●",
+        (false, false) => " ",
+    };
+    let time = step.at.to_jiff().to_string();
+    let time = time.get(11..19).unwrap_or_default();
+    let number = format!("#{}", step.number);
+    let took = match step.kind.as_str() {
+        "tool-end" | "model-end" => step.duration_us.map(|took_us| format!(" {}", took(took_us))),
+        _ => None,
+    };
+    let label = step.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
+    let worker = step.worker.as_ref().map(|worker| format!("({worker}) ")).unwrap_or_default();
+    let failed = if step.failed { "failed: " } else { "" };
+    let left = match width {
+        0..60 => format!("{}{mark} {number:<6} {:<10} ", pointer(is), fit(&step.kind, 10)),
+        _ => format!("{}{mark} {number:<7} {time} {:<14} ", pointer(is), fit(&step.kind, 14)),
+    };
+    let took = took.unwrap_or_default();
+    let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(left.as_str()) + took.len());
+    let title = fit(&safe(&format!("{tips}{label}{worker}{failed}{}", step.summary)), room);
+    let style = match step.kind.as_str() {
+        _ if step.is_error() => bad(),
+        "user-input" => Style::new().fg(Color::Cyan),
+        "tool-start" | "tool-end" => Style::new().fg(Color::Green),
+        "model-start" | "model-end" => Style::new().fg(Color::Yellow),
+        "checkpoint" | "rewind" => strong(),
+        _ => Style::new(),
+    };
+    let text = format!("{left}{title}");
+    let gap = width.saturating_sub(unicode_width::UnicodeWidthStr::width(text.as_str()) + took.len());
+    let line = format!("{text}{}{took}", " ".repeat(gap));
+    put(buffer, area.x, area.y, &line, width, selected(style, is));
+}
+
+/// What a search found.
+pub fn found(found: &Found, area: Rect, buffer: &mut Buffer) {
+    let (width, rows) = (usize::from(area.width), usize::from(area.height));
+    let top = (found.at + 1).saturating_sub(rows);
+    let shown = found.hits.items.iter().enumerate().skip(top);
+    for (y, (at, hit)) in (area.y..area.y + area.height).zip(shown) {
+        let is = at == found.at;
+        let text = hit.snippets.first().map_or(&hit.summary, |snippet| &snippet.text);
+        let agent = hit.agent.as_deref().unwrap_or("");
+        let line = format!(
+            "{}{:<8} #{:<6} {:<8} {:<12} {}",
+            pointer(is),
+            hit.session.get(..8).unwrap_or(&hit.session),
+            hit.number,
+            fit(&safe(agent), 8),
+            fit(&hit.kind, 12),
+            safe(text)
+        );
+        put(buffer, area.x, y, &format!("{:<width$}", fit(&line, width)), width, selected(Style::new(), is));
+    }
+}
+
+/// Agents that wait, then breakpoints, then what the selected one is about.
+pub fn live(app: &App, area: Rect, buffer: &mut Buffer) {
+    let width = usize::from(area.width);
+    let mut lines: Vec<(String, Style)> = vec![("Agents that wait".into(), strong())];
+    for (at, stop) in app.live.stops.iter().enumerate() {
+        let left = (stop.until.as_micros() - app.now.as_micros()) / 1_000_000;
+        let session = stop.session.get(..8).unwrap_or(&stop.session);
+        let is = app.live.at == at;
+        let text = format!(
+            "{}! {} {session} wants {} ({}), refuses by itself in {} s",
+            pointer(is),
+            stop.agent,
+            stop.tool,
+            stop.reason,
+            left.max(0)
+        );
+        lines.push((safe(&text), selected(bad(), is)));
+    }
+    if app.live.stops.is_empty() {
+        lines.push(("  none".into(), quiet()));
+    }
+    lines.push((String::new(), Style::new()));
+    lines.push(("Breakpoints of this workspace".into(), strong()));
+    for (at, one) in app.live.breakpoints.iter().enumerate() {
+        let is = app.live.at == app.live.stops.len() + at;
+        let on = if one.enabled { "on " } else { "off" };
+        let condition =
+            one.condition.as_ref().map(|text| format!(" if the input matches {text}")).unwrap_or_default();
+        let log = if one.log { ", only noted" } else { "" };
+        let text =
+            format!("{}{} {on} {}{condition}{log}, {} hits", pointer(is), one.id, one.description, one.hits);
+        lines.push((safe(&text), selected(if one.enabled { Style::new() } else { quiet() }, is)));
+    }
+    if app.live.breakpoints.is_empty() {
+        lines.push(("  none; a adds one".into(), quiet()));
+    }
+    if let Some(Chosen::Stop(stop)) = app.live.chosen() {
+        lines.push((String::new(), Style::new()));
+        lines.push((safe(&format!("{} wants to run {}", stop.agent, stop.tool)), strong()));
+        let mut rows = crate::app::pager::Rows::default();
+        crate::write::value(&mut rows, "  ", &stop.input, crate::app::pager::Mood::Plain);
+        let shown = rows.done().into_iter().take(usize::from(area.height));
+        lines.extend(shown.map(|row| (row.text, Style::new())));
+    }
+    for (y, (text, style)) in (area.y..area.y + area.height).zip(&lines) {
+        put(buffer, area.x, y, &fit(text, width), width, *style);
+    }
+}

@@ -1,0 +1,183 @@
+//! Text, and the state of a step.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::{bad, fit, fit_at, put, quiet, strong, styled};
+use crate::app::pager::Pager;
+use crate::app::{App, Files, Part};
+use crate::effect::Loaded;
+
+/// Text from its first row that is shown on. What is too wide goes on in the next line.
+pub fn pager(pager: &Pager, area: Rect, buffer: &mut Buffer) {
+    let width = usize::from(area.width);
+    let mut y = area.y;
+    let end = area.y + area.height;
+    for row in pager.rows.iter().skip(pager.top) {
+        let mut rest = row.text.as_str();
+        loop {
+            if y >= end {
+                return;
+            }
+            let (now, after) = rest.split_at(break_at(rest, width));
+            put(buffer, area.x, y, now, width, styled(row.mood));
+            y += 1;
+            if after.is_empty() {
+                break;
+            }
+            rest = after;
+        }
+    }
+}
+
+/// Where a line ends that has so many columns: between words if one ends in its second half, and never before something.
+fn break_at(text: &str, width: usize) -> usize {
+    // At least one character, however wide.
+    let fits = fit_at(text, width).max(text.chars().next().map_or(0, char::len_utf8));
+    if fits == text.len() {
+        return fits;
+    }
+    let space = text.get(..fits).and_then(|line| line.rfind(' ')).map(|at| at + 1);
+    space.filter(|at| *at > fits / 2).unwrap_or(fits)
+}
+
+/// Text that may not be there yet.
+pub fn loaded(of: &Loaded<Pager>, otherwise: &str, area: Rect, buffer: &mut Buffer) {
+    match of {
+        Loaded::Ready(_, of) => pager(of, area, buffer),
+        Loaded::No => note(otherwise, area, buffer),
+        Loaded::Waiting(_) => note("reading …", area, buffer),
+        Loaded::Failed(_, why) => {
+            put(
+                buffer,
+                area.x,
+                area.y,
+                &fit(&format!("! {why}"), usize::from(area.width)),
+                usize::from(area.width),
+                bad(),
+            );
+        }
+    }
+}
+
+/// A word where there is nothing else.
+pub fn note(text: &str, area: Rect, buffer: &mut Buffer) {
+    put(buffer, area.x, area.y, &fit(text, usize::from(area.width)), usize::from(area.width), quiet());
+}
+
+/// What was true at the step.
+pub fn state(app: &App, area: Rect, buffer: &mut Buffer) {
+    let inspector = &app.inspector;
+    let mut x = area.x;
+    for part in Part::ALL {
+        let (text, style) = match part == inspector.part {
+            true => (format!("[{}]", part.name()), strong().add_modifier(Modifier::REVERSED)),
+            false => (format!(" {} ", part.name()), quiet()),
+        };
+        put(buffer, x, area.y, &text, usize::from((area.x + area.width).saturating_sub(x)), style);
+        x += text.len() as u16;
+    }
+    let count = inspector.files.ready().map(Files::count).filter(|_| inspector.part == Part::Files);
+    if let Some((count, more)) = count {
+        let text = format!("{count}{} paths", if more { "+" } else { "" });
+        let at = (area.x + area.width).saturating_sub(text.len() as u16);
+        if at > x {
+            put(buffer, at, area.y, &text, text.len(), quiet());
+        }
+    }
+    let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    if let Some((path, content)) = &inspector.file {
+        let width = usize::from(body.width);
+        put(buffer, body.x, body.y, &fit(path, width), width, strong());
+        let below = Rect { y: body.y + 1, height: body.height.saturating_sub(1), ..body };
+        return loaded(content, "", below, buffer);
+    }
+    match inspector.part {
+        Part::Files => match &inspector.files {
+            Loaded::Ready(_, of) => files(of, body, buffer),
+            Loaded::Failed(_, why) => note(&format!("! {why}"), body, buffer),
+            Loaded::Waiting(_) => note("reading …", body, buffer),
+            Loaded::No => note("select a step in the timeline", body, buffer),
+        },
+        Part::Git => git(inspector.files.ready(), body, buffer),
+        _ => loaded(&inspector.text, "select a step in the timeline", body, buffer),
+    }
+}
+
+fn files(files: &Files, area: Rect, buffer: &mut Buffer) {
+    let width = usize::from(area.width);
+    if files.count().0 == 0 {
+        return note("no files: nobody had looked at them by this step", area, buffer);
+    }
+    for (y, leaf) in (area.y..).zip(files.rows(usize::from(area.height))) {
+        let name = leaf.entry.path.rsplit('/').next().unwrap_or_default();
+        let mark = match (leaf.entry.is_dir(), leaf.closed) {
+            (true, true) => "▸ ",
+            (true, false) => "▾ ",
+            _ => "  ",
+        };
+        let more = match leaf.entry.kind.as_str() {
+            "directory" => "/".to_owned(),
+            "symlink" => format!(" -> {}", leaf.entry.target.as_deref().unwrap_or_default()),
+            "excluded" => " (not stored)".to_owned(),
+            _ => String::new(),
+        };
+        let text = format!("{}{mark}{name}{more}", "  ".repeat(leaf.depth.min(20)));
+        let text = stepback_model::visible::safe(&text);
+        let size = leaf.entry.size.map(bytes).unwrap_or_default();
+        let changed = leaf.changed.map(|kind| format!("* {kind}  ")).unwrap_or_default();
+        let right = format!("{changed}{size:>9}");
+        let room = width.saturating_sub(right.len() + 3);
+        let line = format!("{}{:<room$} {right}", if leaf.selected { "> " } else { "  " }, fit(&text, room));
+        let style = match (leaf.selected, leaf.changed.is_some()) {
+            (true, _) => Style::new().add_modifier(Modifier::REVERSED),
+            (false, true) => strong(),
+            (false, false) => Style::new(),
+        };
+        put(buffer, area.x, y, &line, width, style);
+    }
+}
+
+fn git(files: Option<&Files>, area: Rect, buffer: &mut Buffer) {
+    let Some(files) = files else { return note("reading …", area, buffer) };
+    if files.git.is_empty() {
+        return note("no git repository was seen by this step", area, buffer);
+    }
+    for (y, one) in (area.y..area.y + area.height).zip(&files.git) {
+        let head = match (&one.branch, &one.commit) {
+            (Some(branch), Some(commit)) => format!("{branch} at {}", commit.get(..10).unwrap_or(commit)),
+            (Some(branch), None) => format!("{branch}, before its first commit"),
+            (None, Some(commit)) => format!("detached at {}", commit.get(..10).unwrap_or(commit)),
+            (None, None) => "nowhere".into(),
+        };
+        let doing = one.in_progress.as_ref().map(|what| format!(", {what} in progress")).unwrap_or_default();
+        let stashes = if one.stashes > 0 { format!(", {} stashes", one.stashes) } else { String::new() };
+        let text = stepback_model::visible::safe(&format!("{}: {head}{doing}{stashes}", one.path));
+        put(buffer, area.x, y, &fit(&text, usize::from(area.width)), usize::from(area.width), Style::new());
+    }
+}
+
+/// Bytes for people.
+fn bytes(number: u64) -> String {
+    match number {
+        0..1000 => format!("{number} B"),
+        1000..1_000_000 => format!("{:.1} KB", number as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", number as f64 / 1e6),
+        _ => format!("{:.1} GB", number as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words_where_that_costs_little() {
+        assert_eq!(break_at("one two three", 9), 8);
+        assert_eq!(break_at("one two", 9), 7);
+        assert_eq!(break_at("a bcdefghijkl", 9), 9, "half of the line would be empty");
+        assert_eq!(break_at("日本", 1), 3);
+        assert_eq!(break_at("", 5), 0);
+    }
+}

@@ -1,0 +1,282 @@
+//! The one table of keys: what a key does is looked up here, and the help and the guide are written from here.
+
+use crossterm::event::KeyCode;
+
+use crate::app::View;
+
+/// What a key asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// One row down.
+    Down,
+    /// One row up.
+    Up,
+    /// A screen down.
+    PageDown,
+    /// A screen up.
+    PageUp,
+    /// To the first row.
+    First,
+    /// To the last row.
+    Last,
+    /// One step back in time.
+    Back,
+    /// One step forward in time.
+    Forward,
+    /// Opens what is selected.
+    Open,
+    /// Leaves what was opened.
+    Leave,
+    /// To the next error.
+    NextError,
+    /// To the previous error.
+    PreviousError,
+    /// To a point.
+    Jump,
+    /// Plays, or stops playing.
+    Play,
+    /// Plays faster.
+    Faster,
+    /// Plays slower.
+    Slower,
+    /// Runs the session again.
+    Rerun,
+    /// Makes a branch here.
+    Branch,
+    /// Keeps the workspace as it is now.
+    Checkpoint,
+    /// Goes back to here.
+    Rewind,
+    /// Takes back what was done last.
+    Undo,
+    /// Stops the agent at its next call, or lets it run again.
+    Pause,
+    /// Looks for words.
+    Search,
+    /// To the next view.
+    NextView,
+    /// To the previous view.
+    PreviousView,
+    /// To a view by its number.
+    Show(View),
+    /// To the next part of the view.
+    NextPart,
+    /// To the previous part of the view.
+    PreviousPart,
+    /// Compares with this step from now on.
+    Mark,
+    /// Compares with the files as they are now.
+    Now,
+    /// Lets an agent that waits go on.
+    GoOn,
+    /// Lets it go on to its next call.
+    StepOn,
+    /// Refuses the call.
+    Deny,
+    /// Changes the input of the call.
+    EditInput,
+    /// Tells an agent something.
+    Tell,
+    /// Adds a breakpoint.
+    AddBreakpoint,
+    /// Removes a breakpoint.
+    RemoveBreakpoint,
+    /// Agrees to a plan.
+    Agree,
+    /// Plans for the whole workspace.
+    Everything,
+    /// Shows the keys.
+    Help,
+    /// Ends it.
+    Quit,
+}
+
+/// Where a key means something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Wherever nothing else is said.
+    Everywhere,
+    /// In a view.
+    In(View),
+    /// While a plan is shown.
+    Plan,
+}
+
+impl Scope {
+    /// Its heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Everywhere => "Everywhere",
+            Self::In(View::Sessions) => "Sessions",
+            Self::In(View::Timeline) => "Timeline",
+            Self::In(View::Step) => "Step",
+            Self::In(View::State) => "State",
+            Self::In(View::Diff) => "Diff",
+            Self::In(View::Live) => "Live",
+            Self::Plan => "A plan",
+        }
+    }
+}
+
+/// Keys, and what they do.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// Where.
+    pub scope: Scope,
+    /// Any of these.
+    pub keys: &'static [KeyCode],
+    /// What is done.
+    pub action: Action,
+    /// What is done, for people.
+    pub what: &'static str,
+}
+
+const fn bind(scope: Scope, keys: &'static [KeyCode], action: Action, what: &'static str) -> Binding {
+    Binding { scope, keys, action, what }
+}
+
+use KeyCode::{BackTab, Char, Down, End, Enter, Esc, Home, Left, PageDown, PageUp, Right, Tab, Up};
+use Scope::{Everywhere, In, Plan};
+
+/// All of them, in the order in which they are explained.
+pub const BINDINGS: &[Binding] = &[
+    bind(Everywhere, &[Char('j'), Down], Action::Down, "one row down"),
+    bind(Everywhere, &[Char('k'), Up], Action::Up, "one row up"),
+    bind(Everywhere, &[PageDown], Action::PageDown, "a screen down"),
+    bind(Everywhere, &[PageUp], Action::PageUp, "a screen up"),
+    bind(Everywhere, &[Home], Action::First, "to the first row"),
+    bind(Everywhere, &[End, Char('G')], Action::Last, "to the last row; a live session is followed there"),
+    bind(Everywhere, &[Char('h'), Left], Action::Back, "one step back in time"),
+    bind(Everywhere, &[Char('l'), Right], Action::Forward, "one step forward in time"),
+    bind(Everywhere, &[Enter], Action::Open, "open what is selected"),
+    bind(Everywhere, &[Esc], Action::Leave, "leave what was opened"),
+    bind(Everywhere, &[Char('e')], Action::NextError, "to the next error"),
+    bind(Everywhere, &[Char('E')], Action::PreviousError, "to the previous error"),
+    bind(Everywhere, &[Char('g')], Action::Jump, "jump to a point: 12, error:last, 10 minutes ago, a label"),
+    bind(Everywhere, &[Char(' ')], Action::Play, "play, or stop playing"),
+    bind(Everywhere, &[Char('+')], Action::Faster, "play faster"),
+    bind(Everywhere, &[Char('-')], Action::Slower, "play slower"),
+    bind(Everywhere, &[Char('r')], Action::Rerun, "rerun the session, with one thing changed or none"),
+    bind(Everywhere, &[Char('b')], Action::Branch, "make a branch at this step"),
+    bind(Everywhere, &[Char('c')], Action::Checkpoint, "keep the workspace as it is now"),
+    bind(Everywhere, &[Char('w')], Action::Rewind, "rewind to this step; the plan is shown first"),
+    bind(Everywhere, &[Char('u')], Action::Undo, "undo what stepback did last; the plan is shown first"),
+    bind(Everywhere, &[Char('p')], Action::Pause, "pause the agent at its next call, or let it go on"),
+    bind(Everywhere, &[Char('/')], Action::Search, "search in everything that was recorded"),
+    bind(Everywhere, &[Tab], Action::NextView, "the next view"),
+    bind(Everywhere, &[BackTab], Action::PreviousView, "the previous view"),
+    bind(Everywhere, &[Char('1')], Action::Show(View::Sessions), "the sessions"),
+    bind(Everywhere, &[Char('2')], Action::Show(View::Timeline), "the timeline"),
+    bind(Everywhere, &[Char('3')], Action::Show(View::Step), "the step"),
+    bind(Everywhere, &[Char('4')], Action::Show(View::State), "the state"),
+    bind(Everywhere, &[Char('5')], Action::Show(View::Diff), "the diff"),
+    bind(Everywhere, &[Char('6')], Action::Show(View::Live), "breakpoints and agents that wait"),
+    bind(Everywhere, &[Char('?')], Action::Help, "these keys"),
+    bind(Everywhere, &[Char('q')], Action::Quit, "quit"),
+    bind(In(View::State), &[Char(']')], Action::NextPart, "files, conversation, memory, task, git"),
+    bind(In(View::State), &[Char('[')], Action::PreviousPart, "the other way round"),
+    bind(In(View::Diff), &[Char(']')], Action::NextPart, "the next file"),
+    bind(In(View::Diff), &[Char('[')], Action::PreviousPart, "the previous file"),
+    bind(In(View::Diff), &[Char('m')], Action::Mark, "compare with this step from now on, or no longer"),
+    bind(In(View::Diff), &[Char('n')], Action::Now, "compare with the files as they are now, or no longer"),
+    bind(In(View::Live), &[Char('o')], Action::GoOn, "let the agent go on"),
+    bind(In(View::Live), &[Char('s')], Action::StepOn, "let it go on, and stop it at its next call"),
+    bind(In(View::Live), &[Char('d')], Action::Deny, "refuse the call, and say why"),
+    bind(In(View::Live), &[Char('i')], Action::EditInput, "edit the input of the call"),
+    bind(In(View::Live), &[Char('t')], Action::Tell, "tell the agent something"),
+    bind(In(View::Live), &[Char('a')], Action::AddBreakpoint, "add a breakpoint"),
+    bind(In(View::Live), &[Char('x')], Action::RemoveBreakpoint, "remove the breakpoint"),
+    bind(Plan, &[Char('y')], Action::Agree, "do it"),
+    bind(
+        Plan,
+        &[Char('a')],
+        Action::Everything,
+        "plan for the whole workspace, not only what agents changed",
+    ),
+    bind(Plan, &[Esc, Char('n'), Char('q')], Action::Leave, "do nothing"),
+    bind(Plan, &[Char('j'), Down], Action::Down, "one row down"),
+    bind(Plan, &[Char('k'), Up], Action::Up, "one row up"),
+    bind(Plan, &[PageDown], Action::PageDown, "a screen down"),
+    bind(Plan, &[PageUp], Action::PageUp, "a screen up"),
+];
+
+/// What a key does in a view.
+pub fn in_view(view: View, key: KeyCode) -> Option<Action> {
+    let found = |scope: Scope| BINDINGS.iter().find(|one| one.scope == scope && one.keys.contains(&key));
+    found(In(view)).or_else(|| found(Everywhere)).map(|binding| binding.action)
+}
+
+/// What a key does while a plan is shown.
+pub fn in_plan(key: KeyCode) -> Option<Action> {
+    BINDINGS.iter().find(|one| one.scope == Plan && one.keys.contains(&key)).map(|one| one.action)
+}
+
+/// What a key is called.
+pub fn name(key: KeyCode) -> String {
+    match key {
+        Char(' ') => "space".into(),
+        Char(c) => c.to_string(),
+        BackTab => "shift-tab".into(),
+        PageDown => "page down".into(),
+        PageUp => "page up".into(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+/// What the keys of a binding are called.
+pub fn names(binding: &Binding) -> String {
+    binding.keys.iter().map(|key| name(*key)).collect::<Vec<_>>().join(", ")
+}
+
+/// Where keys mean something, in the order in which they are explained.
+pub fn scopes() -> Vec<Scope> {
+    let mut scopes: Vec<Scope> = BINDINGS.iter().map(|binding| binding.scope).collect();
+    scopes.dedup();
+    scopes
+}
+
+/// The tables of the guide.
+pub fn guide() -> String {
+    let mut text = String::new();
+    for scope in scopes() {
+        text.push_str(&format!("### {}\n\n| keys | what they do |\n|---|---|\n", scope.title()));
+        for binding in BINDINGS.iter().filter(|binding| binding.scope == scope) {
+            let names: Vec<String> = binding.keys.iter().map(|key| format!("`{}`", name(*key))).collect();
+            text.push_str(&format!("| {} | {} |\n", names.join(", "), binding.what));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_means_two_things_in_one_place() {
+        for (at, one) in BINDINGS.iter().enumerate() {
+            for other in BINDINGS.iter().skip(at + 1).filter(|other| other.scope == one.scope) {
+                assert!(one.keys.iter().all(|key| !other.keys.contains(key)), "{one:?} and {other:?}");
+            }
+        }
+        assert_eq!(in_view(View::Timeline, Char('e')), Some(Action::NextError));
+        assert_eq!(in_view(View::Live, Char('d')), Some(Action::Deny));
+        assert_eq!(in_view(View::Timeline, Char('d')), None);
+        assert_eq!(in_plan(Char('n')), Some(Action::Leave));
+    }
+
+    #[test]
+    fn the_guide_has_the_keys_of_this_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/tui.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (begin, end) = ("<!-- keys: written from crates/tui/src/keys.rs -->\n\n", "<!-- end of keys -->");
+        let (before, rest) = text.split_once(begin).unwrap();
+        let (tables, after) = rest.split_once(end).unwrap();
+        if std::env::var_os("STEPBACK_UPDATE_GUIDE").is_some() {
+            std::fs::write(path, format!("{before}{begin}{}{end}{after}", guide())).unwrap();
+        } else {
+            assert_eq!(tables, guide(), "STEPBACK_UPDATE_GUIDE=1 writes them anew");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The loop: what happens goes in, what is to be done goes out, and then everything is drawn.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers, MouseEventKind};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use stepback_model::time::Timestamp;
+
+use crate::app::App;
+use crate::draw::{self, Look};
+use crate::effect::{Effect, Message, News};
+use crate::perform::Performer;
+use crate::source::{Source, Trouble};
+use crate::terminal::Held;
+
+/// How long to wait before looking whether somebody wants us to end.
+const GLANCE: Duration = Duration::from_millis(100);
+/// How often ages and times that run out are drawn anew.
+const CLOCK: Duration = Duration::from_secs(1);
+/// How long to wait before a source that went away is asked again, at first and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// What it is started with.
+pub struct Options {
+    /// Where everything comes from.
+    pub source: Source,
+    /// The session to open.
+    pub session: Option<String>,
+    /// What the terminal can show.
+    pub look: Look,
+    /// What time it is.
+    pub now: Box<dyn Fn() -> Timestamp>,
+}
+
+/// Shows everything until somebody has seen enough.
+pub fn run(options: Options) -> io::Result<()> {
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGHUP, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&ended))?;
+    }
+    let (tell, told) = mpsc::channel();
+    follow(&options.source, tell.clone());
+    let held = Held::take()?.with_mouse()?;
+    let mut terminal =
+        Terminal::new(CrosstermBackend::new(io::BufWriter::with_capacity(64 << 10, io::stdout())))?;
+    listen(tell.clone());
+    let size = terminal.size()?;
+    let mut app = App::new((size.width, size.height), (options.now)());
+    let performer = Performer::new(options.source.clone(), tell);
+    app.begin(options.session.clone()).into_iter().for_each(|effect| performer.perform(effect));
+    let since = Instant::now();
+    let mut drawn = Instant::now();
+    terminal.draw(|frame| draw::draw(&app, frame, options.look))?;
+    while !ended.load(Ordering::Relaxed) {
+        let wait = app.wait().unwrap_or(GLANCE).min(GLANCE);
+        let heard = match next(&told, wait) {
+            Some(heard) => heard,
+            None => break,
+        };
+        let due = app.wait() == Some(Duration::ZERO) || drawn.elapsed() >= CLOCK || app.playing.is_some();
+        if heard.is_empty() && !due {
+            continue;
+        }
+        let tick = Message::Tick((options.now)(), since.elapsed());
+        for message in std::iter::once(tick).chain(heard) {
+            for effect in app.update(message) {
+                if effect == Effect::Quit {
+                    drop(held);
+                    return Ok(());
+                }
+                performer.perform(effect);
+            }
+        }
+        terminal.draw(|frame| draw::draw(&app, frame, options.look))?;
+        drawn = Instant::now();
+    }
+    Ok(())
+}
+
+/// Everything that happened, after waiting for it so long. Nothing, if nothing can happen any more.
+fn next(told: &Receiver<Message>, wait: Duration) -> Option<Vec<Message>> {
+    let mut heard = match told.recv_timeout(wait) {
+        Ok(message) => vec![message],
+        Err(RecvTimeoutError::Timeout) => Vec::new(),
+        Err(RecvTimeoutError::Disconnected) => return None,
+    };
+    heard.extend(told.try_iter().take(256));
+    Some(heard)
+}
+
+/// Tells of keys, the mouse and the size of the terminal, for as long as there is one.
+fn listen(tell: Sender<Message>) {
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            for message in meaning(event) {
+                if tell.send(message).is_err() {
+                    return;
+                }
+            }
+        }
+        // Without a terminal there is nobody to show anything to.
+        let _ = tell.send(Message::Key(KeyCode::Char('c'), true));
+    });
+}
+
+/// What an event says. Escape and a key that arrive together, as they do over slow connections, look like one with alt.
+fn meaning(event: Event) -> Vec<Message> {
+    match event {
+        Event::Key(key) if key.kind != KeyEventKind::Release => {
+            let pressed = Message::Key(key.code, key.modifiers.contains(KeyModifiers::CONTROL));
+            match key.modifiers.contains(KeyModifiers::ALT) {
+                true => vec![Message::Key(KeyCode::Esc, false), pressed],
+                false => vec![pressed],
+            }
+        }
+        Event::Paste(text) => vec![Message::Paste(text)],
+        Event::Resize(columns, rows) => vec![Message::Resize(columns, rows)],
+        Event::Mouse(mouse) => match mouse.kind {
+            MouseEventKind::Down(_) => vec![Message::Click(mouse.column, mouse.row)],
+            MouseEventKind::ScrollDown => vec![Message::Wheel(true)],
+            MouseEventKind::ScrollUp => vec![Message::Wheel(false)],
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Tells what happens at the source. When it goes away it is asked again and again.
+fn follow(source: &Source, tell: Sender<Message>) {
+    let source = source.clone();
+    source.handle().clone().spawn(async move {
+        let mut again = AGAIN.0;
+        loop {
+            let gone = source
+                .follow(|event, data| {
+                    let news = match event {
+                        "connected" => News::Connected,
+                        "step" => News::Step { session: session_of(data) },
+                        "stops" => News::Stops,
+                        "changed" => News::Changed,
+                        _ => return,
+                    };
+                    again = AGAIN.0;
+                    let _ = tell.send(Message::News(news));
+                })
+                .await;
+            let why = match gone {
+                Trouble::Gone(why) => why,
+                refused @ Trouble::Refused(_) => refused.line(),
+            };
+            if tell.send(Message::News(News::Gone(why))).is_err() {
+                return;
+            }
+            tokio::time::sleep(again).await;
+            again = (again * 2).min(AGAIN.1);
+        }
+    });
+}
+
+/// Whose step an event tells of.
+fn session_of(data: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Told {
+        session: String,
+    }
+    serde_json::from_slice(data).map(|told: Told| told.session).unwrap_or_default()
+}

@@ -1,0 +1,45 @@
+//! The store in this process, asked by the server's own routes, without a socket and without a token.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+
+use axum::Router;
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt;
+use stepback_server::Work;
+use tower_service::Service;
+
+use super::{Sending, Transport};
+
+/// The routes over a store.
+pub struct Direct {
+    routes: Router,
+}
+
+impl Direct {
+    /// Over what `work` works with.
+    pub fn new(work: Work) -> Self {
+        Self { routes: stepback_server::within(work) }
+    }
+}
+
+impl Transport for Direct {
+    fn send(&self, request: Request<Bytes>) -> Sending<'_> {
+        let mut routes = self.routes.clone();
+        Box::pin(async move {
+            let request = request.map(axum::body::Body::from);
+            let ready =
+                poll_fn(|context| Service::<Request<axum::body::Body>>::poll_ready(&mut routes, context));
+            let answered: Result<_, Infallible> = match ready.await {
+                Ok(()) => routes.call(request).await,
+                Err(never) => match never {},
+            };
+            let answer = match answered {
+                Ok(answer) => answer,
+                Err(never) => match never {},
+            };
+            Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! A server, asked over HTTP.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderValue, Request, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::{Sending, Transport};
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long the beginning of an answer may take.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// A server at an address.
+pub struct Remote {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    scheme: Scheme,
+    authority: Authority,
+    prefix: String,
+    token: HeaderValue,
+    shown: String,
+}
+
+/// Why a server cannot be asked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unusable {
+    /// The address is none.
+    #[error("\"{0}\" is no address of a server")]
+    Address(String),
+    /// The token is none.
+    #[error("the token is not one that a server makes")]
+    Token,
+    /// A file of certificates cannot be used.
+    #[error("the certificates in {0} cannot be read: {1}")]
+    Certificates(String, String),
+}
+
+impl Remote {
+    /// The server at `url`, asked with a token. `certificates` are trusted beside those of the system.
+    pub fn new(url: &str, token: &str, certificates: Option<&Path>) -> Result<Self, Unusable> {
+        let wrong = || Unusable::Address(url.to_owned());
+        let address: Uri = url.parse().map_err(|_| wrong())?;
+        let scheme = address.scheme().filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme));
+        let (Some(scheme), Some(authority)) = (scheme.cloned(), address.authority().cloned()) else {
+            return Err(wrong());
+        };
+        let mut token =
+            HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|_| Unusable::Token)?;
+        token.set_sensitive(true);
+        // Reading what the system trusts takes tens of milliseconds, which a plain connection has no use for.
+        let roots =
+            if scheme == Scheme::HTTPS { trusted(certificates)? } else { rustls::RootCertStore::empty() };
+        let tls =
+            rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .map_err(|error| Unusable::Certificates("the system".into(), error.to_string()))?
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+        let mut plain = HttpConnector::new();
+        plain.enforce_http(false);
+        plain.set_connect_timeout(Some(CONNECT));
+        plain.set_nodelay(true);
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(plain);
+        Ok(Self {
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            prefix: address.path().trim_end_matches('/').to_owned(),
+            shown: format!("{scheme}://{authority}"),
+            scheme,
+            authority,
+            token,
+        })
+    }
+
+    /// Its address, for people.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    fn address(&self, path: &str) -> Result<Uri, http::Error> {
+        let path = PathAndQuery::try_from(format!("{}{path}", self.prefix))?;
+        let address = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
+        address.path_and_query(path).build()
+    }
+}
+
+/// The certificates of the system and those in a file.
+fn trusted(file: Option<&Path>) -> Result<rustls::RootCertStore, Unusable> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(file) = file {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Unusable::Certificates(file.display().to_string(), error.to_string())
+        };
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
+            let certificate = certificate.map_err(|error| wrong(&error))?;
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
+    }
+    Ok(roots)
+}
+
+impl Transport for Remote {
+    fn send(&self, request: Request<Bytes>) -> Sending<'_> {
+        Box::pin(async move {
+            let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+            let address = self.address(path).map_err(|error| format!("cannot ask for {path}: {error}"))?;
+            let (mut parts, body) = request.into_parts();
+            parts.uri = address;
+            parts.headers.insert(header::AUTHORIZATION, self.token.clone());
+            let request = Request::from_parts(parts, Full::new(body));
+            match tokio::time::timeout(ANSWER, self.client.request(request)).await {
+                Ok(Ok(answer)) => Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync())),
+                Ok(Err(error)) => Err(format!("{} does not answer: {}", self.shown, deepest(&error))),
+                Err(_) => Err(format!("{} does not answer within {} s", self.shown, ANSWER.as_secs())),
+            }
+        })
+    }
+}
+
+/// What lies behind an error; what is wrapped around it says only that something failed.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_mistakes_named() {
+        let at = |url: &str| {
+            Remote::new(url, "0123", None).map(|server| server.address("/x?y=z").unwrap().to_string())
+        };
+        assert_eq!(at("http://127.0.0.1:7171"), Ok("http://127.0.0.1:7171/x?y=z".into()));
+        assert_eq!(at("http://[::1]:7171/behind/"), Ok("http://[::1]:7171/behind/x?y=z".into()));
+        for wrong in ["", "here", "127.0.0.1:7171", "ftp://here", "http://"] {
+            assert_eq!(at(wrong), Err(Unusable::Address(wrong.into())), "{wrong}");
+        }
+        assert_eq!(Remote::new("http://here", "a\nb", None).err(), Some(Unusable::Token));
+    }
+}

@@ -1,0 +1,229 @@
+//! Documents as rows of text. It runs beside the screen: what is large must not hold up a key.
+
+use serde_json::Value;
+
+use crate::app::pager::{Mood, Row, Rows};
+use crate::documents::{Changed, Said, Step};
+
+/// A step with everything that is known of it, and what changed with it.
+pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<Row> {
+    let mut rows = Rows::default();
+    rows.line("", &format!("#{} {}", step.number, step.kind), Mood::Head);
+    rows.text("", &step.summary, if step.is_error() { Mood::Bad } else { Mood::Plain });
+    let mut facts = vec![step.at.to_string()];
+    if step.failed {
+        facts.push("failed".into());
+    }
+    facts.extend(step.tool.clone());
+    facts.extend(step.duration_us.map(took));
+    facts.push(format!("turn {}", step.iteration));
+    facts.extend(step.worker.as_ref().map(|worker| format!("by {worker}")));
+    if step.checkpoint {
+        facts.push("checkpoint".into());
+    }
+    rows.line("", &facts.join(", "), Mood::Quiet);
+    if let Some(label) = &step.label {
+        rows.line("", &format!("label {label}"), Mood::Plain);
+    }
+    if !step.tags.is_empty() {
+        rows.line("", &format!("tags {}", step.tags.join(", ")), Mood::Plain);
+    }
+    if let Some(note) = &step.note {
+        rows.text("", note, Mood::Plain);
+    }
+    if !changes.is_empty() {
+        rows.head("Changed");
+        changes.iter().for_each(|change| rows.line("  ", &changed(change), Mood::Plain));
+    }
+    for (name, title) in [("error", "Error"), ("input", "Input"), ("output", "Output"), ("metadata", "More")]
+    {
+        if let Some(part) = detail.get(name).filter(|part| !part.is_null()) {
+            rows.head(title);
+            value(&mut rows, "  ", part, if name == "error" { Mood::Bad } else { Mood::Plain });
+        }
+    }
+    rows.done()
+}
+
+/// A change on one line.
+fn changed(change: &Changed) -> String {
+    let from = change.from.as_ref().map(|from| format!(" (was {from})")).unwrap_or_default();
+    format!("{:<12} {}{from}", change.kind, change.path)
+}
+
+/// A JSON value the way people read it: names before their values, texts as they are.
+pub fn value(rows: &mut Rows, indent: &str, of: &Value, mood: Mood) {
+    match of {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                named(rows, indent, &format!("{name}:"), field, mood);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| named(rows, indent, "-", item, mood)),
+        Value::String(text) => rows.text(indent, text, mood),
+        other => rows.line(indent, &other.to_string(), mood),
+    }
+}
+
+fn named(rows: &mut Rows, indent: &str, name: &str, of: &Value, mood: Mood) {
+    let is_short = |text: &str| text.len() <= 200 && !text.contains('\n');
+    match of {
+        Value::String(text) if is_short(text) => rows.line(indent, &format!("{name} {text}"), mood),
+        Value::Object(fields) if fields.is_empty() => rows.line(indent, &format!("{name} {{}}"), mood),
+        Value::Array(items) if items.is_empty() => rows.line(indent, &format!("{name} []"), mood),
+        Value::Object(_) | Value::Array(_) | Value::String(_) => {
+            rows.line(indent, name, mood);
+            // Deep values go on to the right for so long as there is room.
+            let deeper = if indent.len() < 40 { format!("{indent}  ") } else { indent.to_owned() };
+            value(rows, &deeper, of, mood);
+        }
+        other => rows.line(indent, &format!("{name} {other}"), mood),
+    }
+}
+
+/// A part of a state, or a word that there is none.
+pub fn part(of: &Value) -> Vec<Row> {
+    let mut rows = Rows::default();
+    match of {
+        Value::Null => rows.line("", "nothing is known of it at this step", Mood::Quiet),
+        Value::Object(fields) if fields.is_empty() => rows.line("", "it is empty", Mood::Quiet),
+        Value::Array(items) if items.is_empty() => rows.line("", "it is empty", Mood::Quiet),
+        of => value(&mut rows, "", of, Mood::Plain),
+    }
+    rows.done()
+}
+
+/// What had been said.
+pub fn conversation(said: &[Said], more: bool) -> Vec<Row> {
+    let mut rows = Rows::default();
+    if said.is_empty() {
+        rows.line("", "nothing had been said", Mood::Quiet);
+    }
+    for one in said {
+        rows.head(one.role.as_deref().unwrap_or("message"));
+        rows.text("  ", &one.text, Mood::Plain);
+    }
+    if more {
+        rows.line("", "… there is more; \"stepback conversation\" shows all of it", Mood::Quiet);
+    }
+    rows.done()
+}
+
+/// The content of a file, or of its beginning.
+pub fn file(bytes: &[u8], cut: bool) -> Vec<Row> {
+    let mut rows = Rows::default();
+    if bytes.is_empty() {
+        rows.line("", "the file is empty", Mood::Quiet);
+    } else if bytes.iter().take(8192).any(|byte| *byte == 0) {
+        rows.line("", "this is no text; its first bytes are", Mood::Quiet);
+        for line in bytes.chunks(16).take(256) {
+            let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            let text: String = line
+                .iter()
+                .map(|byte| if byte.is_ascii_graphic() { char::from(*byte) } else { '.' })
+                .collect();
+            rows.line("", &format!("{:<48} {text}", hex.join(" ")), Mood::Plain);
+        }
+    } else {
+        rows.text("", &String::from_utf8_lossy(bytes), Mood::Plain);
+        if cut {
+            rows.line(
+                "",
+                "… the file goes on; \"stepback cat POINT PATH\" writes out all of it",
+                Mood::Quiet,
+            );
+        }
+    }
+    rows.done()
+}
+
+/// What differs between two moments.
+pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<Row> {
+    let mut rows = Rows::default();
+    rows.line("", title, Mood::Quiet);
+    if changes.is_empty() {
+        rows.line("", "no file differs", Mood::Plain);
+    }
+    for change in changes {
+        rows.head(&changed(change));
+        let Some(text) = &change.text else {
+            if change.kind == "modified" {
+                let why = "no text, or too large to be compared here; \"stepback diff\" shows it";
+                rows.line("  ", why, Mood::Quiet);
+            }
+            continue;
+        };
+        // The first two lines name the file, as the heading does.
+        for line in text.split_terminator('\n').skip(2) {
+            let mood = match line.as_bytes().first() {
+                Some(b'+') => Mood::Added,
+                Some(b'-') => Mood::Removed,
+                Some(b'@') => Mood::Place,
+                Some(b'\\') => Mood::Quiet,
+                _ => Mood::Plain,
+            };
+            rows.line("", line, mood);
+        }
+    }
+    if more {
+        rows.line("", "… there are more files; \"stepback diff\" shows all", Mood::Quiet);
+    }
+    rows.done()
+}
+
+/// How long something took.
+pub fn took(micros: u64) -> String {
+    match micros {
+        0..1_000_000 => format!("{} ms", micros / 1000),
+        1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
+        _ => format!("{} min {} s", micros / 60_000_000, micros / 1_000_000 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(rows: &[Row]) -> String {
+        rows.iter().map(|row| format!("{}\n", row.text)).collect()
+    }
+
+    #[test]
+    fn values_read_like_notes_and_hidden_characters_are_seen() {
+        let mut rows = Rows::default();
+        let of =
+            json!({ "command": "ls\x1b[31m", "list": [1, { "a": null }], "none": {}, "text": "one\ntwo" });
+        value(&mut rows, "", &of, Mood::Plain);
+        assert_eq!(
+            text(&rows.done()),
+            "command: ls\\x1b[31m\nlist:\n  - 1\n  -\n    a: null\nnone: {}\ntext:\n  one\n  two\n"
+        );
+    }
+
+    #[test]
+    fn a_diff_says_what_it_cannot_show() {
+        let changes = [
+            Changed {
+                path: "a".into(),
+                kind: "modified".into(),
+                text: Some("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n".into()),
+                ..Changed::default()
+            },
+            Changed { path: "b".into(), kind: "modified".into(), ..Changed::default() },
+        ];
+        let rows = diff("since #1", &changes, false);
+        let moods: Vec<Mood> = rows.iter().map(|row| row.mood).collect();
+        assert!(moods.contains(&Mood::Added) && moods.contains(&Mood::Removed));
+        assert!(text(&rows).contains("too large to be compared here"), "{}", text(&rows));
+        assert!(text(&diff("", &[], false)).contains("no file differs"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_as_such() {
+        assert!(text(&file(b"\0\x01ELF", false)).contains("00 01 45 4c 46"));
+        assert!(text(&file(b"x", true)).contains("the file goes on"));
+        assert!(text(&file(b"\xff\x1b", false)).contains("\\x1b"));
+    }
+}

@@ -1,0 +1,283 @@
+//! What is on the screen, in every view and at three sizes, and that nothing on it harms a terminal.
+
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
+use crossterm::event::KeyCode;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+use serde_json::{Value, json};
+use stepback_model::time::Timestamp;
+use stepback_tui::app::{App, View};
+use stepback_tui::draw::{Look, draw};
+use stepback_tui::effect::{Around, Came, Effect, Message};
+use stepback_tui::source::Trouble;
+
+/// 2026-01-02T03:04:05Z.
+const NOW: i64 = 1_767_323_045_000_000;
+const FULL: Look = Look { colors: true, unicode: true };
+
+fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn came(app: &mut App, came: Came) -> Vec<Effect> {
+    app.update(Message::Came(Box::new(came)))
+}
+
+fn press(app: &mut App, key: char) -> Vec<Effect> {
+    app.update(Message::Key(if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) }, false))
+}
+
+fn sessions() -> Value {
+    json!({ "items": [
+        { "id": "4f2a91c07d3e", "workspace": "w1", "agent": "claude", "title": "make the tests pass", "started_at": "2026-01-02T03:00:00Z", "status": "stopped", "iterations": 7, "cost_usd": 0.42 },
+        { "id": "91c0aa12bb34", "workspace": "w1", "agent": "stepback", "title": "größere Änderung: 日本語のタイトル and a title that is much longer than the line has room for", "started_at": "2026-01-02T02:00:00Z", "status": "active", "iterations": 12, "cost_usd": 0.0 },
+        { "id": "0011223344", "workspace": "w2", "agent": "codex", "title": null, "started_at": "2025-12-30T03:00:00Z", "status": "ended", "iterations": 1, "cost_usd": 1.5 },
+    ], "next_cursor": null })
+}
+
+fn steps() -> Value {
+    let step = |number: u64, kind: &str, summary: &str, more: Value| {
+        let mut step = json!({
+            "id": format!("id{number}"), "number": number, "kind": kind, "summary": summary, "session": "4f2a91c07d3e",
+            "at": format!("2026-01-02T03:00:{:02}Z", number), "iteration": 1, "parent": format!("id{}", number - 1),
+        });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        step
+    };
+    json!([
+        step(1, "agent-step", "session started (startup)", json!({})),
+        step(2, "user-input", "make the tests pass", json!({})),
+        step(3, "model-start", "claude-sonnet", json!({})),
+        step(4, "model-end", "calls Bash", json!({ "duration_us": 2_300_000 })),
+        step(
+            5,
+            "tool-start",
+            "Bash: make test",
+            json!({ "tool": "Bash", "checkpoint": true, "label": "before" })
+        ),
+        step(
+            6,
+            "tool-end",
+            "Bash: make test \u{1b}[2Jclear",
+            json!({ "tool": "Bash", "failed": true, "duration_us": 59_000_000u64, "worker": "tester" })
+        ),
+        step(
+            7,
+            "tool-end",
+            "Write: made.txt",
+            json!({ "tool": "Write", "checkpoint": true, "duration_us": 12_000 })
+        ),
+    ])
+}
+
+/// A session is open, and an agent waits.
+fn app(columns: u16, rows: u16) -> App {
+    let mut app = App::new((columns, rows), Timestamp::from_micros(NOW));
+    app.begin(None);
+    came(&mut app, Came::Sessions(Ok(of(sessions())), None));
+    let stops = json!({ "items": [{
+        "id": "stop1", "workspace": "w1", "session": "4f2a91c07d3e", "agent": "claude", "tool": "Bash",
+        "input": { "command": "rm -rf build", "timeout": 60 }, "reason": "breakpoint 1: tool bash", "step": 7,
+        "until": "2026-01-02T03:05:00Z",
+    }], "next_cursor": null });
+    came(&mut app, Came::Stops(Ok(of(stops))));
+    app
+}
+
+fn opened(columns: u16, rows: u16) -> App {
+    let mut app = app(columns, rows);
+    let session = sessions()["items"][0].clone();
+    let around = Around { number: 7, steps: of(steps()), begins: true, ends: true };
+    press(&mut app, '\n');
+    let effects = came(&mut app, Came::Session(Ok((of(session), around))));
+    answer(&mut app, effects);
+    let breakpoints = json!({ "items": [
+        { "id": 1, "description": "tool bash", "enabled": true, "hits": 3 },
+        { "id": 2, "description": "path src/**", "condition": "rm", "enabled": false, "hits": 0, "log": true },
+    ], "next_cursor": null });
+    came(&mut app, Came::Breakpoints(Ok(of(breakpoints))));
+    app
+}
+
+/// Lets what was asked for come.
+fn answer(app: &mut App, effects: Vec<Effect>) {
+    for effect in effects {
+        match effect {
+            Effect::Step { key, step, .. } => {
+                let detail = json!({ "input": { "path": "made.txt", "content": "one\ntwo\n" }, "output": "\u{1b}]0;evil\u{7}ok" });
+                let changes = of::<Vec<_>>(json!([{ "path": "made.txt", "kind": "created" }]));
+                came(app, Came::Step(key, Ok(stepback_tui::write::step(&step, &detail, &changes))));
+            }
+            Effect::State { key, .. } => {
+                let state = json!({
+                    "git": [{ "path": ".git", "branch": "main", "commit": "9c22da7e0123456789", "stashes": 1 }],
+                    "items": [
+                        { "path": "src", "type": "directory" },
+                        { "path": "src/main.rs", "type": "file", "size": 1234 },
+                        { "path": "made.txt", "type": "file", "size": 8 },
+                        { "path": "link", "type": "symlink", "target": "made.txt" },
+                        { "path": "big.bin", "type": "excluded", "reason": "too large" },
+                    ],
+                });
+                let changed = of(json!([{ "path": "made.txt", "kind": "created" }]));
+                came(app, Came::State(key, Ok((of(state), changed))));
+            }
+            Effect::Diff { key, .. } => {
+                let text = "--- a/made.txt\n+++ b/made.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";
+                let changes = of::<Vec<_>>(
+                    json!([{ "path": "made.txt", "kind": "modified", "text": text }, { "path": "b.bin", "kind": "modified" }]),
+                );
+                came(app, Came::Diff(key, Ok(stepback_tui::write::diff("what #7 changed", &changes, false))));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn screen(app: &App, look: Look) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(app.size.0, app.size.1)).unwrap();
+    terminal.draw(|frame| draw(app, frame, look)).unwrap();
+    terminal
+}
+
+fn text(app: &App, look: Look) -> String {
+    let terminal = screen(app, look);
+    let buffer = terminal.backend().buffer();
+    let mut out = String::new();
+    for y in 0..buffer.area.height {
+        let mut skip = 0;
+        let mut line = String::new();
+        for x in 0..buffer.area.width {
+            let symbol = buffer[(x, y)].symbol();
+            if skip == 0 {
+                line.push_str(symbol);
+                skip = unicode_width::UnicodeWidthStr::width(symbol).saturating_sub(1);
+            } else {
+                skip -= 1;
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Every view, one after another.
+fn views(columns: u16, rows: u16) -> String {
+    let mut all = String::new();
+    let mut app = opened(columns, rows);
+    for view in View::ALL {
+        let effects = app.update(Message::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
+        answer(&mut app, effects);
+        all.push_str(&format!("== {view:?}\n{}", text(&app, FULL)));
+    }
+    press(&mut app, '?');
+    all.push_str(&format!("== Help\n{}", text(&app, FULL)));
+    press(&mut app, 'z');
+    let plan = json!({
+        "id": "p", "kind": "rewind", "summary": "Rewind to #5 \"before\"", "apply": "/api/v1/rewind-plans/p/apply",
+        "items": [{ "path": "made.txt", "action": "delete" }, { "path": "src/main.rs", "action": "restore" }],
+        "left_alone": [{ "path": "notes", "reason": "somebody else changed it" }],
+        "warnings": ["1 other change stays"],
+    });
+    came(&mut app, Came::Plan(Ok(of(plan)), Some("#5".into())));
+    all.push_str(&format!("== Plan\n{}", text(&app, FULL)));
+    app.update(Message::Key(KeyCode::Esc, false));
+    press(&mut app, '/');
+    all.push_str(&format!("== Prompt\n{}", text(&app, FULL)));
+    app.update(Message::Key(KeyCode::Esc, false));
+    let hits = json!({ "items": [{ "number": 6, "kind": "tool-end", "session": "4f2a91c07d3e", "agent": "claude", "summary": "Bash", "snippets": [{ "text": "make test failed" }] }], "total": 1, "complete": true });
+    came(&mut app, Came::Hits("test".into(), Ok(of(hits))));
+    all.push_str(&format!("== Found\n{}", text(&app, FULL)));
+    all
+}
+
+#[test]
+fn every_view_at_80_by_24() {
+    insta::assert_snapshot!(views(80, 24));
+}
+
+#[test]
+fn every_view_at_120_by_40() {
+    insta::assert_snapshot!(views(120, 40));
+}
+
+#[test]
+fn every_view_at_40_by_12() {
+    insta::assert_snapshot!(views(40, 12));
+}
+
+#[test]
+fn a_terminal_that_is_too_small_says_so_and_none_is_too_small_to_draw() {
+    for (columns, rows) in [(20, 6), (1, 1), (0, 0), (35, 24), (200, 3)] {
+        let small = text(&opened(columns, rows), FULL);
+        if columns >= 20 {
+            assert!(small.replace('\n', " ").contains("Too small"), "{columns}x{rows}: {small}");
+        }
+    }
+}
+
+#[test]
+fn without_colours_and_unicode_everything_is_still_said() {
+    let plain = Look { colors: false, unicode: false };
+    let mut app = opened(120, 40);
+    for view in View::ALL {
+        let effects = app.update(Message::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
+        answer(&mut app, effects);
+        let terminal = screen(&app, plain);
+        for cell in &terminal.backend().buffer().content {
+            assert!(cell.symbol().is_ascii(), "{view:?}: {:?}", cell.symbol());
+            assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset), "{view:?}");
+        }
+    }
+    app.update(Message::Key(KeyCode::Char('2'), false));
+    let shown = text(&app, plain);
+    assert!(shown.contains("> * #7") && shown.contains("! #6") && shown.contains("failed:"), "{shown}");
+}
+
+#[test]
+fn nothing_that_was_recorded_acts_on_the_terminal() {
+    let hostile = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\r\u{202e}\u{200b}\u{e0041}";
+    let mut app = App::new((100, 30), Timestamp::from_micros(NOW));
+    let mut session = sessions()["items"][0].clone();
+    session["title"] = hostile.into();
+    session["agent"] = hostile.into();
+    came(&mut app, Came::Sessions(Ok(of(json!({ "items": [session], "next_cursor": null }))), None));
+    let mut all = steps();
+    for step in all.as_array_mut().unwrap() {
+        for name in ["summary", "kind", "label", "worker", "tool", "note"] {
+            step[name] = hostile.into();
+        }
+    }
+    let around = Around { number: 7, steps: of(all), begins: true, ends: true };
+    let effects = came(&mut app, Came::Session(Ok((of(session), around))));
+    answer(&mut app, effects);
+    let stops = json!({ "items": [{ "id": "x", "session": "4f2a91c07d3e", "agent": hostile, "tool": hostile, "reason": hostile, "input": { hostile: hostile } }], "next_cursor": null });
+    came(&mut app, Came::Stops(Ok(of(stops))));
+    came(
+        &mut app,
+        Came::Breakpoints(Ok(of(
+            json!({ "items": [{ "id": 1, "description": hostile, "condition": hostile }], "next_cursor": null }),
+        ))),
+    );
+    for view in View::ALL {
+        let effects = app.update(Message::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
+        answer(&mut app, effects);
+        came(&mut app, Came::Done(Err(Trouble::Gone(hostile.into()))));
+        for cell in &screen(&app, FULL).backend().buffer().content {
+            assert!(
+                !cell.symbol().chars().any(stepback_model::visible::is_hidden),
+                "{view:?}: {:?}",
+                cell.symbol()
+            );
+        }
+        press(&mut app, 'z');
+    }
+    let hits = json!({ "items": [{ "number": 6, "kind": hostile, "session": hostile, "agent": hostile, "summary": hostile }], "total": 1 });
+    came(&mut app, Came::Hits(hostile.into(), Ok(of(hits))));
+    for cell in &screen(&app, FULL).backend().buffer().content {
+        assert!(!cell.symbol().chars().any(stepback_model::visible::is_hidden), "{:?}", cell.symbol());
+    }
+}
