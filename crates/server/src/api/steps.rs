@@ -27,6 +27,8 @@ pub struct Wanted {
     pub failed: Option<bool>,
     /// Only those of this model turn.
     pub iteration: Option<u64>,
+    /// Only those from this number on.
+    pub from: Option<u64>,
     /// Oldest first instead of newest first.
     #[serde(default)]
     pub oldest_first: bool,
@@ -67,7 +69,7 @@ pub async fn list(
             failed: wanted.failed,
             iteration: wanted.iteration,
             oldest_first: wanted.oldest_first,
-            after: at.filter(|_| wanted.oldest_first),
+            after: at.filter(|_| wanted.oldest_first).max(wanted.from.map(|from| from.saturating_sub(1))),
             before: at.filter(|_| !wanted.oldest_first),
             limit: Some(limit + 1),
             ..Steps::default()
