@@ -2,6 +2,7 @@
 import { Component, lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
 import { get, Problem } from './api/client';
 import { follow, unfollow, useConnection, useStops } from './api/events';
+import { Icon, type IconName } from './icons';
 import { Keys } from './keys';
 import { Link, go, useRoute } from './route';
 import { SessionPage } from './pages/session';
@@ -18,13 +19,13 @@ const LivePage = lazy(() => import('./pages/live'));
 const SearchPage = lazy(() => import('./pages/search'));
 const DashboardPage = lazy(() => import('./pages/dashboard'));
 
-const PLACES = [
-  { path: 'sessions', name: 'Sessions', glyph: '☰' },
-  { path: 'checkpoints', name: 'Checkpoints', glyph: '◆' },
-  { path: 'branches', name: 'Branches', glyph: '⑂' },
-  { path: 'live', name: 'Live', glyph: '■' },
-  { path: 'search', name: 'Search', glyph: '⌕' },
-  { path: 'dashboard', name: 'Dashboard', glyph: '▤' },
+const PLACES: { path: IconName; name: string }[] = [
+  { path: 'sessions', name: 'Sessions' },
+  { path: 'checkpoints', name: 'Checkpoints' },
+  { path: 'branches', name: 'Branches' },
+  { path: 'live', name: 'Live' },
+  { path: 'search', name: 'Search' },
+  { path: 'dashboard', name: 'Dashboard' },
 ];
 
 export function App() {
@@ -94,9 +95,7 @@ function Frame() {
           {PLACES.map((place) => (
             <li key={place.path}>
               <Link href={`/${place.path}`} aria-current={here === place.path ? 'page' : undefined}>
-                <span className="glyph" aria-hidden="true">
-                  {place.glyph}
-                </span>
+                <Icon name={place.path} />
                 <span className="name">{place.name}</span>
                 {place.path === 'live' && stops.length > 0 && (
                   <span className="count" aria-label={`${stops.length} waiting`}>
@@ -112,7 +111,7 @@ function Frame() {
             {connection === 'live' ? 'live' : connection === 'lost' ? 'reconnecting …' : 'connecting …'}
           </span>
           <Button look="ghost" small aria-label={dark ? 'Light theme' : 'Dark theme'} onClick={() => choose(dark ? 'light' : 'dark')}>
-            {dark ? '☀' : '☾'}
+            <Icon name={dark ? 'sun' : 'moon'} />
           </Button>
           <Button look="ghost" small aria-label="Keys" onClick={() => setKeys(true)}>
             ?
@@ -144,7 +143,7 @@ function Place({ parts }: { parts: string[] }) {
   if (first === 'search') return <SearchPage />;
   if (first === 'dashboard') return <DashboardPage />;
   return (
-    <Empty title="There is no such page">
+    <Empty whole title="There is no such page">
       <p>
         <Link href="/sessions">All sessions</Link> is a good place to begin.
       </p>

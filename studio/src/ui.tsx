@@ -22,10 +22,10 @@ export function Button({
 }
 
 /** Says what there could be here and how to get it. */
-export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+export function Empty({ title, children, whole }: { title: string; children?: ReactNode; /** It is all there is on the page. */ whole?: boolean }) {
   return (
     <div className="empty">
-      <h2>{title}</h2>
+      {whole ? <h1>{title}</h1> : <h2>{title}</h2>}
       {children}
     </div>
   );

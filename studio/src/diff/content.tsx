@@ -48,7 +48,7 @@ function Lines({ path, text }: { path: string; text: string }) {
   for (let i = first; i <= last; i++) {
     rows.push(
       <div key={i} className="code-line" style={{ top: i * ROW }}>
-        <span className="at" aria-hidden="true">{i + 1}</span>
+        <span className="line-number" aria-hidden="true">{i + 1}</span>
         <Code pieces={pieces?.[i]} text={(lines[i] ?? '').slice(0, 5000)} />
       </div>,
     );

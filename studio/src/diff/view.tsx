@@ -255,8 +255,8 @@ function RowView({ row, top, fold, picture }: { row: Row; top: number; fold: (pa
       const { line } = row;
       return (
         <div className={`diff-line ${line.sign === '+' ? 'add' : line.sign === '-' ? 'del' : ''}`} style={style}>
-          <span className="at">{line.old || ''}</span>
-          <span className="at">{line.now || ''}</span>
+          <span className="line-number">{line.old || ''}</span>
+          <span className="line-number">{line.now || ''}</span>
           <span className="sign">{line.sign}</span>
           <Code pieces={piecesOf(line, row.hunk, row.path)} text={line.text.slice(0, 4000)} />
         </div>
@@ -277,7 +277,7 @@ function Half({ line, side, hunk, path }: { line: Line | null; side: 'old' | 'no
   const look = line.sign === '+' ? 'add' : line.sign === '-' ? 'del' : '';
   return (
     <div className={`half diff-line ${look}`}>
-      <span className="at">{line[side] || ''}</span>
+      <span className="line-number">{line[side] || ''}</span>
       <span className="sign">{line.sign}</span>
       <Code pieces={piecesOf(line, hunk, path)} text={line.text.slice(0, 4000)} />
     </div>

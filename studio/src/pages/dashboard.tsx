@@ -22,9 +22,12 @@ export default function DashboardPage() {
   const steps = Object.values(about.steps).reduce((sum, value) => sum + value, 0);
   if (steps === 0) {
     return (
-      <Empty title="Nothing is recorded yet">
-        <p>Numbers appear here once an agent has worked. “stepback demo” is a quick way to see some.</p>
-      </Empty>
+      <div className="page">
+        <h1>Dashboard</h1>
+        <Empty title="Nothing is recorded yet">
+          <p>Numbers appear here once an agent has worked. “stepback demo” is a quick way to see some.</p>
+        </Empty>
+      </div>
     );
   }
   const agents = Object.entries(about.agents).filter(([agent]) => agent !== 'person');
@@ -186,8 +189,9 @@ function Chart({ title, days, value, show, bad }: { title: string; days: Day[]; 
       <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${title}: ${days.map((one) => `${one.name} ${show(value(one))}`).join(', ')}`}>
         {days.map((one, index) => {
           const tall = most ? (value(one) / most) * 36 : 0;
+          const none = tall === 0;
           return (
-            <rect key={one.name} x={index * wide + 0.6} width={wide - 1.2} y={39 - Math.max(tall, 0.6)} height={Math.max(tall, 0.6)} rx={0.8}>
+            <rect key={one.name} className={none ? 'none' : ''} x={index * wide + 0.6} width={wide - 1.2} y={39 - Math.max(tall, 0.6)} height={Math.max(tall, 0.6)} rx={0.8}>
               <title>{`${one.name}: ${show(value(one))}`}</title>
             </rect>
           );

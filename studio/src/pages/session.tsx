@@ -5,7 +5,8 @@ import { useNews, useSoon } from '../api/events';
 import type { Marks, Session } from '../api/types';
 import { BranchDialog, CheckpointDialog } from '../dialogs';
 import { between, clock, count, leaf, money, plural, short, span } from '../format';
-import { NAMES, ORDER } from '../kinds';
+import { Icon } from '../icons';
+import { family, NAMES, ORDER } from '../kinds';
 import { RewindDialog } from '../rewind';
 import { Link, set, useRoute } from '../route';
 import { type CanvasHandle, TimelineCanvas } from '../session/canvas';
@@ -34,8 +35,11 @@ export function SessionPage({ id }: { id: string }) {
   const steps = useMemo(() => new Steps(id, bump), [id, bump]);
   const canvas = useRef<CanvasHandle>(null);
 
-  const wanted = Number(words.get('step'));
+  const { wanted, choose } = useChosenStep();
   const selected = timeline?.length ? (wanted ? timeline.indexOf(wanted) : timeline.length - 1) : 0;
+  // Who runs through the steps wants to see them fly by; what a step is about is asked for where they rest.
+  const rested = useRested(selected);
+  const listed = useThrottled(selected);
   const view: View = words.get('view') === 'state' ? 'state' : 'step';
   const [open, setOpen] = useState<Open>(null);
   const [hover, setHover] = useState<{ index: number; x: number }>({ index: -1, x: 0 });
@@ -45,9 +49,9 @@ export function SessionPage({ id }: { id: string }) {
   const select = useCallback(
     (index: number) => {
       const number = timeline?.number[index];
-      if (number !== undefined) set({ step: number });
+      if (number !== undefined) choose(number);
     },
-    [timeline],
+    [timeline, choose],
   );
 
   const askAll = useSoon(() => {
@@ -82,6 +86,11 @@ export function SessionPage({ id }: { id: string }) {
     if (TRAVELS.includes(step.kind)) askAll();
   });
 
+  const legend = useMemo(
+    () => ORDER.filter((one) => one !== 'other' && timeline?.kinds.some((kind) => family(kind) === one)),
+    // Kinds are added as steps come.
+    [timeline, timeline?.kinds.length],
+  );
   const move = (to: number) => {
     if (timeline && to >= 0 && to < timeline.length) select(to);
   };
@@ -139,7 +148,7 @@ export function SessionPage({ id }: { id: string }) {
 
   if (about.problem && about.problem.status === 404) {
     return (
-      <Empty title="This session is not in the store">
+      <Empty whole title="This session is not in the store">
         <p>It may have been deleted, or belong to another store.</p>
         <p>
           <Link href="/sessions">All sessions</Link>
@@ -194,13 +203,13 @@ export function SessionPage({ id }: { id: string }) {
       ) : (
         <>
           <div className="player" role="toolbar" aria-label="Go through the steps">
-            <Button small aria-label="First step" onClick={() => move(0)}>⏮</Button>
-            <Button small aria-label="Step back" onClick={() => move(selected - 1)}>◀</Button>
+            <Button small aria-label="First step" onClick={() => move(0)}><Icon name="first" /></Button>
+            <Button small aria-label="Step back" onClick={() => move(selected - 1)}><Icon name="back" /></Button>
             <Button small look={play.playing ? 'primary' : 'plain'} aria-label={play.playing ? 'Pause' : 'Play'} onClick={play.toggle}>
-              {play.playing ? '❚❚' : '▶'}
+              <Icon name={play.playing ? 'pause' : 'play'} />
             </Button>
-            <Button small aria-label="Step forward" onClick={() => move(selected + 1)}>▶|</Button>
-            <Button small aria-label="Last step" onClick={() => set({ step: null })}>⏭</Button>
+            <Button small aria-label="Step forward" onClick={() => move(selected + 1)}><Icon name="forward" /></Button>
+            <Button small aria-label="Last step" onClick={() => choose(0)}><Icon name="last" /></Button>
             <label className="speed">
               <span className="hidden-text">Speed</span>
               <select value={play.speed} onChange={(event) => play.setSpeed(Number(event.target.value))}>
@@ -219,7 +228,7 @@ export function SessionPage({ id }: { id: string }) {
             <span className="gap" />
             {follows && session.status === 'active' && <span className="following">following</span>}
             <span className="legend" aria-hidden="true">
-              {ORDER.filter((one) => one !== 'other' && timeline.look.subarray(0, Math.min(timeline.length, 20000)).includes(ORDER.indexOf(one))).map((one) => (
+              {legend.map((one) => (
                 <span key={one}>
                   <i className={one} /> {NAMES[one]}
                 </span>
@@ -242,7 +251,7 @@ export function SessionPage({ id }: { id: string }) {
             )}
           </div>
           <div className="split">
-            <StepList timeline={timeline} version={version} steps={steps} selected={selected} onSelect={select} />
+            <StepList timeline={timeline} version={version} steps={steps} selected={Math.min(listed, timeline.length - 1)} onSelect={select} />
             <div className="inspector">
               <Tabs
                 label="Views"
@@ -254,9 +263,9 @@ export function SessionPage({ id }: { id: string }) {
                 ]}
               />
               {view === 'step' ? (
-                <StepDetailView session={session.id} timeline={timeline} index={selected} onSelect={select} />
+                <StepDetailView session={session.id} timeline={timeline} index={Math.min(rested, timeline.length - 1)} onSelect={select} />
               ) : (
-                number !== undefined && <StateView session={session.id} step={number} before={timeline.number[selected - 1]} />
+                <StateView session={session.id} step={timeline.number[Math.min(rested, timeline.length - 1)] ?? 1} before={timeline.number[rested - 1]} />
               )}
             </div>
           </div>
@@ -269,6 +278,71 @@ export function SessionPage({ id }: { id: string }) {
       )}
     </div>
   );
+}
+
+const ADDRESS_AFTER = 200;
+
+/** The step in the address, 0 for the newest. It is changed at once here, and in the address when one rests: browsers limit that. */
+function useChosenStep() {
+  const { words } = useRoute();
+  const said = Number(words.get('step')) || 0;
+  const [wanted, setWanted] = useState(said);
+  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
+  useEffect(() => {
+    if (!timer.current) setWanted(said);
+  }, [said]);
+  useEffect(() => () => void (timer.current && clearTimeout(timer.current)), []);
+  const choose = useCallback((number: number) => {
+    setWanted(number);
+    if (timer.current) clearTimeout(timer.current);
+    timer.current = setTimeout(() => {
+      timer.current = null;
+      set({ step: number || null });
+    }, ADDRESS_AFTER);
+  }, []);
+  return { wanted, choose };
+}
+
+const EVERY = 120;
+
+/** A value that follows another one at once, but not more often than so: for what is expensive to draw while somebody scrubs. */
+function useThrottled(value: number): number {
+  const [shown, setShown] = useState(value);
+  const last = useRef(0);
+  useEffect(() => {
+    const wait = Math.max(0, last.current + EVERY - performance.now());
+    const follow = () => {
+      last.current = performance.now();
+      setShown(value);
+    };
+    if (wait === 0) {
+      follow();
+      return;
+    }
+    const timer = setTimeout(follow, wait);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return shown;
+}
+
+const RESTED_AFTER = 90;
+
+/** A value that follows another one when that has not changed for a moment; the first change of a calm one is followed at once. */
+function useRested(value: number): number {
+  const [rested, setRested] = useState(value);
+  const changed = useRef(0);
+  useEffect(() => {
+    const now = performance.now();
+    const calm = now - changed.current > RESTED_AFTER * 2;
+    changed.current = now;
+    if (calm) {
+      setRested(value);
+      return;
+    }
+    const timer = setTimeout(() => setRested(value), RESTED_AFTER);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return rested;
 }
 
 /** Plays the steps: each is shown for as long as it took, within reason, divided by the speed. */

@@ -1,5 +1,5 @@
 // One step: what it was, what went in and came out, why it happened, and what it changed.
-import { lazy, Suspense } from 'react';
+import { lazy, memo, Suspense } from 'react';
 import { get, useAsk } from '../api/client';
 import type { Message, StepDetail } from '../api/types';
 import { clock, full, plural, pretty, span } from '../format';
@@ -17,7 +17,7 @@ export function useStep(session: string, number: number | undefined) {
   );
 }
 
-export function StepDetailView({
+export const StepDetailView = memo(function StepDetailView({
   session,
   timeline,
   index,
@@ -93,7 +93,7 @@ export function StepDetailView({
       )}
     </article>
   );
-}
+});
 
 interface Part {
   type?: string;

@@ -1,5 +1,5 @@
 // The steps as text. Only what can be seen is in the page, and only that is asked for.
-import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { get } from '../api/client';
 import type { Page, Step } from '../api/types';
 import { glyph } from '../kinds';
@@ -54,7 +54,7 @@ export class Steps {
   }
 }
 
-export function StepList({
+export const StepList = memo(function StepList({
   timeline,
   version,
   steps,
@@ -69,31 +69,44 @@ export function StepList({
 }) {
   const box = useRef<HTMLDivElement>(null);
   const [scroll, setScroll] = useState({ top: 0, height: 600 });
-  const first = Math.max(0, Math.floor(scroll.top / ROW) - 6);
-  const last = Math.min(timeline.length - 1, Math.ceil((scroll.top + scroll.height) / ROW) + 6);
+  const shownFor = useRef(-1);
+  // What is selected is in sight. The place is worked out here, before anything is drawn: asking the browser for it after each
+  // change would make it lay out the page twice for every step.
+  let top = scroll.top;
+  if (shownFor.current !== selected) {
+    const wanted = selected * ROW;
+    if (wanted < top || wanted + ROW > top + scroll.height) {
+      const most = Math.max(0, timeline.length * ROW - scroll.height);
+      top = Math.max(0, Math.min(most, wanted - Math.floor(scroll.height / 2) + ROW));
+    }
+  }
+  const first = Math.max(0, Math.floor(top / ROW) - 6);
+  const last = Math.min(timeline.length - 1, Math.ceil((top + scroll.height) / ROW) + 6);
 
-  useEffect(() => steps.want(timeline, first, last), [steps, timeline, version, first, last]);
-  const measure = useCallback(() => {
-    const element = box.current;
-    if (element) setScroll({ top: element.scrollTop, height: element.clientHeight });
-  }, []);
+  // Who runs through the steps is not asked for on the way; what is seen when they rest is.
+  useEffect(() => {
+    const timer = setTimeout(() => steps.want(timeline, first, last), 40);
+    return () => clearTimeout(timer);
+  }, [steps, timeline, version, first, last]);
+  const become = useCallback(
+    (next: { top: number; height: number }) =>
+      setScroll((old) => (Math.abs(old.top - next.top) < 1 && old.height === next.height ? old : next)),
+    [],
+  );
   useLayoutEffect(() => {
     const element = box.current;
     if (!element) return;
-    measure();
-    const observer = new ResizeObserver(measure);
+    const observer = new ResizeObserver(() => become({ top: element.scrollTop, height: element.clientHeight }));
     observer.observe(element);
     return () => observer.disconnect();
-  }, [measure]);
+  }, [become]);
   useLayoutEffect(() => {
-    const element = box.current;
-    if (!element) return;
-    const top = selected * ROW;
-    if (top < element.scrollTop || top + ROW > element.scrollTop + element.clientHeight) {
-      element.scrollTop = top - element.clientHeight / 2 + ROW;
-      measure();
+    shownFor.current = selected;
+    if (top !== scroll.top && box.current) {
+      box.current.scrollTop = top;
+      become({ top, height: scroll.height });
     }
-  }, [selected, measure]);
+  });
 
   const rows = [];
   for (let i = first; i <= last; i++) {
@@ -110,7 +123,7 @@ export function StepList({
     const duration = timeline.duration[i] ?? 0;
     rows.push(
       <div
-        key={number}
+        key={i - first}
         id={`step-${number}`}
         role="option"
         aria-selected={i === selected}
@@ -143,11 +156,11 @@ export function StepList({
       aria-label="Steps"
       tabIndex={0}
       aria-activedescendant={timeline.length ? `step-${timeline.number[selected]}` : undefined}
-      onScroll={measure}
+      onScroll={(event) => become({ top: event.currentTarget.scrollTop, height: scroll.height })}
     >
       <div className="tall" role="presentation" style={{ height: timeline.length * ROW }}>
         {rows}
       </div>
     </div>
   );
-}
+});

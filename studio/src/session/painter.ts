@@ -179,6 +179,7 @@ function small(context: CanvasRenderingContext2D, timeline: Timeline, view: Wind
 function axis(context: CanvasRenderingContext2D, timeline: Timeline, view: Window, width: number, first: number, last: number, colours: Colours) {
   if (timeline.length === 0) return;
   const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000];
+  const isShort = (timeline.at[timeline.length - 1] ?? 0) < 60_000_000;
   const every = steps.find((step) => step * view.scale >= 90) ?? 100000;
   context.font = '11px ui-sans-serif, system-ui, sans-serif';
   context.textBaseline = 'middle';
@@ -188,11 +189,12 @@ function axis(context: CanvasRenderingContext2D, timeline: Timeline, view: Windo
     context.fillStyle = colours.line;
     context.fillRect(x, OVERVIEW + AXIS - 6, 1, 6);
     context.fillStyle = colours.dim;
-    context.fillText(`#${timeline.number[i]}  ${clock(timeline.at[i] ?? 0)}`, x + 4, OVERVIEW + AXIS / 2);
+    context.fillText(`#${timeline.number[i]}  ${clock(timeline.at[i] ?? 0, isShort)}`, x + 4, OVERVIEW + AXIS / 2);
   }
 }
 
-function clock(us: number): string {
+function clock(us: number, isShort: boolean): string {
+  if (isShort) return `${(us / 1_000_000).toFixed(2)} s`;
   const seconds = Math.floor(us / 1_000_000);
   const two = (value: number) => String(value).padStart(2, '0');
   const hours = Math.floor(seconds / 3600);
@@ -227,7 +229,7 @@ function tips(context: CanvasRenderingContext2D, timeline: Timeline, view: Windo
     const x = (i - view.start + 0.5) * view.scale;
     if (x < 0 || x > width) continue;
     const y = laneTop(timeline, timeline.lane[i] ?? 0) + 6;
-    const text = `⑂ ${branch.name}`;
+    const text = branch.name;
     const wide = context.measureText(text).width + 10;
     const left = Math.min(x + 6, width - wide - 2);
     context.fillStyle = branch.present ? colours.accent : colours.line;
@@ -239,41 +241,32 @@ function tips(context: CanvasRenderingContext2D, timeline: Timeline, view: Windo
   }
 }
 
-/** All of the session in a strip; drawn once for each change of the steps. */
+/** All of the session in a strip: how fast it went, and where errors and checkpoints are. Drawn once for each change. */
 export function paintOverview(context: CanvasRenderingContext2D, timeline: Timeline, width: number, colours: Colours) {
   context.clearRect(0, 0, width, OVERVIEW);
   if (timeline.length === 0) return;
-  const columns = Math.ceil(width);
-  const counts = new Uint32Array(columns);
+  const columns = Math.max(1, Math.min(Math.ceil(width), timeline.length));
+  const wide = width / columns;
+  const time = new Float64Array(columns);
   const errors = new Uint8Array(columns);
   const kept = new Uint8Array(columns);
-  const span = Math.max(1, timeline.at[timeline.length - 1] ?? 1);
   for (let i = 0; i < timeline.length; i++) {
-    const x = Math.min(columns - 1, ((i * columns) / timeline.length) | 0);
-    // How busy it was is told by time: many steps in a short time stand high.
-    const passed = ((timeline.at[i] ?? 0) - (timeline.at[i - 1] ?? 0)) / span;
-    counts[x] = (counts[x] ?? 0) + 1 / (0.02 + passed * timeline.length);
+    const x = Math.min(columns - 1, Math.floor((i * columns) / timeline.length));
+    time[x] = (time[x] ?? 0) + Math.max(0, (timeline.at[i] ?? 0) - (timeline.at[i - 1] ?? 0));
     const flags = timeline.flags[i] ?? 0;
     if (flags & FAILED) errors[x] = 1;
     if (flags & KEPT) kept[x] = 1;
   }
-  let most = 1;
-  for (const value of counts) most = Math.max(most, value);
+  // What took long stands high; by its logarithm, since a build takes a thousand times as long as reading a file.
+  const tallest = Math.log1p(time.reduce((most, value) => Math.max(most, value), 1));
+  const gap = wide > 4 ? 1 : 0;
   for (let x = 0; x < columns; x++) {
-    const value = counts[x] ?? 0;
-    if (!value) continue;
-    const tall = 4 + Math.sqrt(value / most) * (OVERVIEW - 16);
-    context.fillStyle = colours.line;
-    context.fillRect(x, OVERVIEW - 6 - tall, 1, tall);
-  }
-  for (let x = 0; x < columns; x++) {
+    const tall = 3 + (Math.log1p(time[x] ?? 0) / tallest) * (OVERVIEW - 18);
+    context.fillStyle = errors[x] ? colours.error : colours.line;
+    context.fillRect(x * wide, OVERVIEW - 7 - tall, Math.max(1, wide - gap), tall);
     if (kept[x]) {
       context.fillStyle = colours.families[ORDER.indexOf('checkpoint')] ?? colours.accent;
-      context.fillRect(x, OVERVIEW - 5, 1, 3);
-    }
-    if (errors[x]) {
-      context.fillStyle = colours.error;
-      context.fillRect(x, 2, 1.5, 6);
+      context.fillRect(x * wide, OVERVIEW - 5, Math.max(1.5, wide - gap), 3);
     }
   }
 }

@@ -1,5 +1,5 @@
 // What was true at a step: files, conversation, memory, tasks, environment, git. What this step changed has a mark.
-import { lazy, Suspense, useMemo, useState } from 'react';
+import { lazy, memo, Suspense, useMemo, useState } from 'react';
 import { address, all, get, getBytes, useAsk } from '../api/client';
 import type { Diff, FileEntry, Message, State, Step } from '../api/types';
 import { bytes, plural } from '../format';
@@ -12,7 +12,7 @@ const Content = lazy(() => import('../diff/content'));
 type Part = 'files' | 'conversation' | 'memory' | 'task' | 'env' | 'git';
 const MOST_FILES = 20_000;
 
-export function StateView({ session, step, before }: { session: string; step: number; before: number | undefined }) {
+export const StateView = memo(function StateView({ session, step, before }: { session: string; step: number; before: number | undefined }) {
   const [part, setPart] = useState<Part>('files');
   const base = `/sessions/${session}/steps/${step}/state`;
   const asked = useAsk(base, (signal) => get<State>(base, { limit: 1 }, signal));
@@ -48,7 +48,7 @@ export function StateView({ session, step, before }: { session: string; step: nu
       {(part === 'memory' || part === 'task' || part === 'env') && <Slot base={base} part={part} known={Boolean(slots[part])} />}
     </section>
   );
-}
+});
 
 function Files({ base, step }: { base: string; step: Step }) {
   const [find, setFind] = useState('');
@@ -59,6 +59,9 @@ function Files({ base, step }: { base: string; step: Step }) {
     get<Diff>(`/checkpoints/${step.parent}/diff/${step.id}`, { limit: 1000 }, signal),
   );
   const changed = useMemo(() => new Map(changes.value?.items.map((item) => [item.path, item.kind])), [changes.value]);
+  // What this step changed is what one wants to see first.
+  const usual = asked.value?.find((file) => file.type === 'file' && changed.has(file.path)) ?? null;
+  const shownFile = chosen ?? usual;
   const shown = useMemo(() => {
     const wanted = find.toLowerCase();
     return (asked.value ?? []).filter((file) => {
@@ -84,7 +87,7 @@ function Files({ base, step }: { base: string; step: Step }) {
               <li key={file.address}>
                 <button
                   type="button"
-                  className={`${isDirectory ? 'directory' : 'file'} ${chosen?.address === file.address ? 'at' : ''}`}
+                  className={`${isDirectory ? 'directory' : 'file'} ${shownFile?.address === file.address ? 'at' : ''}`}
                   style={{ paddingLeft: 8 + Math.min(depth, 12) * 14 }}
                   aria-expanded={isDirectory ? !shut.has(file.path) : undefined}
                   onClick={() => {
@@ -116,8 +119,8 @@ function Files({ base, step }: { base: string; step: Step }) {
         {shown.length > 2000 && <p className="dim">… and {plural(shown.length - 2000, 'more path', 'more paths')}; say above which</p>}
       </div>
       <div className="content">
-        {chosen ? (
-          <FileContent base={base} file={chosen} />
+        {shownFile ? (
+          <FileContent base={base} file={shownFile} />
         ) : (
           <p className="dim pad">Choose a file to see it as it was at this step.</p>
         )}

@@ -32,26 +32,26 @@ export function Value({ name, value, open = true }: { name: string; value: unkno
   if (value === null || value === undefined) return null;
   const text = pretty(value);
   return (
-    <details className="value" open={open}>
-      <summary>
-        <span>{name}</span>
-        <Button
-          look="ghost"
-          small
-          aria-label={`Copy ${name}`}
-          onClick={(event) => {
-            event.preventDefault();
-            navigator.clipboard.writeText(text).then(
-              () => say(`${name} is copied.`),
-              () => say('The browser does not allow copying here.', true),
-            );
-          }}
-        >
-          copy
-        </Button>
-      </summary>
-      {typeof value === 'object' && !Array.isArray(value) ? <Fields value={value as Record<string, unknown>} /> : <LongText text={text} />}
-    </details>
+    <div className="value">
+      <details open={open}>
+        <summary>{name}</summary>
+        {typeof value === 'object' && !Array.isArray(value) ? <Fields value={value as Record<string, unknown>} /> : <LongText text={text} />}
+      </details>
+      <Button
+        look="ghost"
+        small
+        className="copy"
+        aria-label={`Copy ${name}`}
+        onClick={() =>
+          navigator.clipboard.writeText(text).then(
+            () => say(`${name} is copied.`),
+            () => say('The browser does not allow copying here.', true),
+          )
+        }
+      >
+        copy
+      </Button>
+    </div>
   );
 }
 
