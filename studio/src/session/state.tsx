@@ -137,12 +137,12 @@ function FileContent({ base, file }: { base: string; file: FileEntry }) {
   const asked = useAsk(large || file.type === 'excluded' ? null : url, (signal) => getBytes(url, signal));
   return (
     <>
-      <h3 className="path">
+      <h2 className="path">
         {file.path}{' '}
         <span className="dim">
           {file.mode} {file.size != null ? bytes(file.size) : ''}
         </span>
-      </h3>
+      </h2>
       {file.type === 'excluded' && <p className="dim pad">Not stored: {file.reason}</p>}
       {large && (
         <p className="pad">

@@ -76,7 +76,7 @@ pub async fn list(
         }
         sessions.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
         let document = |session: &Session| SessionDocument::of(session, status_of(session));
-        let counted = wanted.counts.then(|| sessions.clone()).unwrap_or_default();
+        let counted = if wanted.counts { sessions.clone() } else { Vec::new() };
         let mut page = page::page(sessions, limit, &about, place, document);
         for (document, session) in page.items.iter_mut().zip(&counted) {
             document.steps = Some(count(engine, session, None)?);
