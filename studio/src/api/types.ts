@@ -1,5 +1,5 @@
 // Short names for the documents of the API; the schema is generated from docs/openapi.json (`npm run types`).
-import type { components } from './schema';
+import type { components } from '../../generated/schema';
 
 type Schemas = components['schemas'];
 export type Workspace = Schemas['WorkspaceDocument'];
