@@ -3,12 +3,13 @@
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
 //! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements,
-//! [`agents`], [`postgres`] and [`python`] for the programs that tests drive.
+//! [`agents`], [`postgres`] and [`python`] for the programs that tests drive, [`studio`] for the web pages.
 
 mod agents;
 mod bench;
 mod postgres;
 mod python;
+mod studio;
 mod test;
 mod tidy;
 mod workspace;
@@ -33,6 +34,8 @@ Tasks:
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
   postgres install Install the database server that the tests start (apt-get)
   python install   Install the Python packages that the tests run (pip, about 50 MB)
+  studio install   Install what the Studio is checked with (npm, Chromium)
+  studio test      Drive the Studio's pages in Chromium against the program
   help             Print this text
 ";
 
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         "agents" => installs(task, rest, agents::HELP, agents::install),
         "postgres" => installs(task, rest, postgres::HELP, postgres::install),
         "python" => installs(task, rest, python::HELP, python::install),
+        "studio" => studio::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

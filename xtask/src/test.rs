@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{agents, postgres, python, tidy, workspace};
+use crate::{agents, postgres, python, studio, tidy, workspace};
 
 /// Runs all stages; arguments after `--` go to the test runner.
 pub fn run(args: &[String]) -> Result<()> {
@@ -32,12 +32,16 @@ pub fn run(args: &[String]) -> Result<()> {
     postgres::install()?;
     heading("python");
     python::install()?;
+    heading("studio");
+    studio::install()?;
     if nextest() {
         stage("tests", cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]).args(extra))?;
         stage("documentation tests", &mut cargo(&["test", "--doc", "--workspace"]))?;
     } else {
         stage("tests", cargo(&["test", "--workspace"]).args(extra))?;
     }
+    heading("studio tests");
+    studio::test(&[])?;
     let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
     stage("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
 

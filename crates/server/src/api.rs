@@ -11,6 +11,7 @@ pub mod events;
 pub mod find;
 pub mod ingest;
 pub mod live;
+pub mod marks;
 pub mod otlp;
 pub mod plans;
 pub mod points;
@@ -77,6 +78,7 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(steps::next))
         .routes(routes!(steps::previous))
         .routes(routes!(timeline::get))
+        .routes(routes!(marks::get))
         .routes(routes!(find::steps))
         .routes(routes!(find::search))
         .routes(routes!(state::get))

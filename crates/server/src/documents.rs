@@ -74,6 +74,12 @@ pub struct SessionDocument {
     pub imported: bool,
     /// The session it was forked from.
     pub forked_from: Option<String>,
+    /// How many steps it has, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    /// How many of them went wrong, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<u64>,
 }
 
 impl SessionDocument {
@@ -95,6 +101,8 @@ impl SessionDocument {
             cost_usd: info.cost as f64 / 1e6,
             imported: info.imported,
             forked_from: info.forked_from.map(|(session, _)| session.to_string()),
+            steps: None,
+            errors: None,
         }
     }
 }

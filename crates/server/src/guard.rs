@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::pages;
 use crate::problem::Problem;
 
 /// The name of the cookie that pages use.
@@ -180,7 +181,8 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     // A browser asks what it may do before it sends a token.
     let asks_first =
         request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let open = OPEN.contains(&request.uri().path()) || (asks_first && allowed.is_some());
+    let path = request.uri().path();
+    let open = OPEN.contains(&path) || pages::is_page(path) || (asks_first && allowed.is_some());
     let mut response = match guard.refusal(host, headers, open) {
         Some(problem) => problem.into_response(),
         None if asks_first && allowed.is_some() => {

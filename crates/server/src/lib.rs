@@ -14,6 +14,7 @@ mod limits;
 mod live;
 mod observe;
 mod page;
+mod pages;
 mod patient;
 mod plans;
 mod problem;

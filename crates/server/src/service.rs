@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::header;
-use axum::response::Redirect;
 use axum::routing::get;
 use axum::{Router, middleware};
 use tokio::sync::oneshot;
@@ -19,7 +18,7 @@ use crate::observe::{self, Observer};
 use crate::signin::SignIn;
 use crate::tls::Tls;
 use crate::work::Work;
-use crate::{accept, api};
+use crate::{accept, api, pages};
 
 /// Largest body of a request that is not ingest.
 const LARGEST: usize = 8 << 20;
@@ -89,7 +88,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let (router, _) = api::router();
     let router = router
         .with_state(work.clone())
-        .route("/", get(|| async { Redirect::temporary("/api/v1/docs") }))
+        .merge(pages::router())
         .merge(metrics(work.clone(), observer.clone()))
         .merge(sign_in.clone().router())
         .layer(DefaultBodyLimit::max(LARGEST))

@@ -9,10 +9,11 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::extract::Query;
+use crate::extract::{Json, Query};
 use crate::guard::{COOKIE, Token};
 use crate::problem::Problem;
 
@@ -60,7 +61,7 @@ impl SignIn {
 
     /// The way in.
     pub(crate) fn router(self) -> Router {
-        Router::new().route("/sign-in", get(sign_in)).with_state(self)
+        Router::new().route("/sign-in", get(sign_in)).route("/sign-in/codes", post(new_code)).with_state(self)
     }
 }
 
@@ -70,6 +71,11 @@ struct Code {
     code: String,
 }
 
+/// Another address that is good once, for who has the token.
+async fn new_code(State(sign_in): State<SignIn>) -> Result<Json<Value>, Problem> {
+    Ok(Json(json!({ "path": format!("/sign-in?code={}", sign_in.code()?) })))
+}
+
 async fn sign_in(
     State(sign_in): State<SignIn>,
     Query(Code { code }): Query<Code>,
@@ -77,7 +83,7 @@ async fn sign_in(
     if !sign_in.takes(&code, Instant::now()) {
         let problem =
             Problem::new(StatusCode::FORBIDDEN, "refused", "this address was good once, and is not now");
-        return Err(problem.hint("start the server again for a new one"));
+        return Err(problem.hint("\"stepback studio\" opens a new one"));
     }
     let secure = if sign_in.secure { "; Secure" } else { "" };
     let cookie = format!(

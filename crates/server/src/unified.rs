@@ -1,11 +1,15 @@
 //! The changed lines of a text file as a unified diff, for who wants to look and not to patch.
 
-use similar::{Algorithm, DiffTag, capture_diff_slices, group_diff_ops};
+use std::time::{Duration, Instant};
+
+use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
 
 /// Largest file whose lines are compared, in bytes.
-pub const LARGEST: usize = 512 << 10;
+pub const LARGEST: usize = 8 << 20;
 /// Most lines that are compared.
-const MOST_LINES: usize = 20_000;
+const MOST_LINES: usize = 200_000;
+/// So long may looking for the shortest difference take; after that a longer one will do.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
@@ -17,7 +21,7 @@ pub fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
     if old.len() > MOST_LINES || new.len() > MOST_LINES {
         return None;
     }
-    let ops = capture_diff_slices(Algorithm::Myers, &old, &new);
+    let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + PATIENCE));
     let mut out = format!("--- a/{path}\n+++ b/{path}\n");
     for group in group_diff_ops(ops, CONTEXT) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };

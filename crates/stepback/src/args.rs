@@ -190,6 +190,9 @@ pub enum Command {
     /// Make the store reachable over HTTP: for the Studio, scripts and teams
     #[command(after_help = carry::SERVE)]
     Serve(carry::Serve),
+    /// Open the Studio in a browser, already signed in
+    #[command(after_help = carry::STUDIO)]
+    Studio(carry::Studio),
     /// Take an event from an agent's hook (agents call this)
     #[command(
         after_help = "The event comes as JSON on standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"

@@ -32,6 +32,7 @@ mod sessions;
 mod share;
 mod status;
 mod store;
+mod studio;
 mod tui;
 mod upkeep;
 mod view;
@@ -80,6 +81,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Run(wanted) => run::run(&arguments, wanted),
         Command::Proxy(wanted) => carry::proxy(&Context::open(&arguments, Make::Yes, "")?, wanted),
         Command::Serve(wanted) => serve::serve(&Context::open(&arguments, Make::Yes, "")?, wanted),
+        Command::Studio(wanted) => studio::studio(&Context::open(&arguments, Make::Yes, "")?, wanted),
         Command::Rerun(wanted) => rerun::rerun(&known("")?, wanted),
         Command::Agent(agent) => {
             agent::agent(&Context::open(&arguments, Make::Yes, "files looked at")?, agent)

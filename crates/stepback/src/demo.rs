@@ -66,6 +66,7 @@ fn say_goodbye(stage: &Stage, kept: Option<&Path>) -> Result<(), Failure> {
         stage.line("It is all still there, to explore:\n")?;
         the_way_there(stage)?;
         stage.suggest("stepback timeline", "all that happened, and what was taken back")?;
+        stage.suggest("stepback studio", "all of it in a browser")?;
         stage.suggest("stepback replay", "the second try, step by step")?;
         stage.suggest("stepback changes", "who changed what, and why")?;
         stage.suggest("stepback compare plan-a main", "both tries in two columns")?;

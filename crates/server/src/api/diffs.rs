@@ -20,7 +20,7 @@ use crate::unified::{self, unified};
 use crate::work::Work;
 
 /// Most bytes of changed lines in one answer.
-const MOST_TEXT: usize = 4 << 20;
+const MOST_TEXT: usize = 16 << 20;
 
 /// What is wanted of a difference.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

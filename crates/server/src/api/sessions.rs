@@ -8,6 +8,7 @@ use stepback_engine::Engine;
 use stepback_engine::session::{STATUSES, seen, status};
 use stepback_model::ids::SessionId;
 use stepback_model::record::Session;
+use stepback_store::port::Query as Steps;
 use utoipa::IntoParams;
 
 use super::find;
@@ -31,6 +32,9 @@ pub struct Wanted {
     pub since: Option<String>,
     /// Only those that began before then.
     pub until: Option<String>,
+    /// How many steps each has, and how many of them went wrong, as well.
+    #[serde(default)]
+    pub counts: bool,
 }
 
 /// Sessions, the one that did something last first.
@@ -72,9 +76,28 @@ pub async fn list(
         }
         sessions.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
         let document = |session: &Session| SessionDocument::of(session, status_of(session));
-        Ok(Json(page::page(sessions, limit, &about, place, document)))
+        let counted = if wanted.counts { sessions.clone() } else { Vec::new() };
+        let mut page = page::page(sessions, limit, &about, place, document);
+        for (document, session) in page.items.iter_mut().zip(&counted) {
+            document.steps = Some(count(engine, session, None)?);
+            document.errors = Some(count(engine, session, Some(true))?);
+        }
+        Ok(Json(page))
     })
     .await
+}
+
+/// How many steps a session has, or how many that went wrong.
+fn count(engine: &Engine<'_>, session: &Session, failed: Option<bool>) -> Result<u64, Problem> {
+    let query = Steps {
+        session: Some(session.id),
+        failed,
+        hidden: Some(false),
+        limit: Some(0),
+        count_all: true,
+        ..Steps::default()
+    };
+    Ok(engine.store.find(Some(session.workspace), &query)?.total)
 }
 
 /// Sessions that wait at a breakpoint.

@@ -78,13 +78,13 @@ pub async fn get(
 }
 
 /// The lanes of a session: the agent itself first, then sub-agents as they appear.
-struct Lanes {
-    documents: Vec<LaneDocument>,
+pub(super) struct Lanes {
+    pub(super) documents: Vec<LaneDocument>,
     places: HashMap<Option<String>, usize>,
 }
 
 impl Lanes {
-    fn of(steps: &[StoredCheckpoint]) -> Self {
+    pub(super) fn of(steps: &[StoredCheckpoint]) -> Self {
         let mut lanes = Self { documents: Vec::new(), places: HashMap::new() };
         lanes.add(None);
         for step in steps.iter().map(|stored| &stored.checkpoint.step) {
@@ -106,7 +106,7 @@ impl Lanes {
         place
     }
 
-    fn place(&self, stored: &StoredCheckpoint) -> u64 {
+    pub(super) fn place(&self, stored: &StoredCheckpoint) -> u64 {
         self.places.get(&stored.checkpoint.step.facts.worker).map_or(0, |place| *place as u64)
     }
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::documents::StepDocument;
 
 /// What a session is about, at a glance.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct SummaryDocument {
     /// How many steps there are.
     pub steps: u64,
@@ -111,6 +111,48 @@ pub struct TimelineDocument {
     pub items: Vec<TimelineStepDocument>,
     /// Where the next page begins; none after the last.
     pub next_cursor: Option<String>,
+}
+
+/// A kept step that grew from elsewhere than from the kept step before it: after a rewind, or on another branch.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ForkDocument {
+    /// The number of the step it grew from.
+    pub from: u64,
+    /// Its own number.
+    pub to: u64,
+}
+
+/// All steps of a session as columns: the first entries of all belong to the first step, and so on.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub struct MarksDocument {
+    /// The session.
+    pub session: String,
+    /// What all of it is about.
+    pub summary: SummaryDocument,
+    /// The lanes.
+    pub lanes: Vec<LaneDocument>,
+    /// The branches of the workspace.
+    pub branches: Vec<TipDocument>,
+    /// Where the line goes on from elsewhere.
+    pub forks: Vec<ForkDocument>,
+    /// The kinds that `kind` counts, from 0.
+    pub kinds: Vec<String>,
+    /// The tools that `tool` counts, from 1.
+    pub tools: Vec<String>,
+    /// By how much the number is higher than that of the step before.
+    pub number: Vec<u64>,
+    /// Microseconds since the step before; for the first, since the session began.
+    pub at_us: Vec<u64>,
+    /// Which of `kinds`.
+    pub kind: Vec<u64>,
+    /// Which of `tools`; 0 is none.
+    pub tool: Vec<u64>,
+    /// Which of `lanes`.
+    pub lane: Vec<u64>,
+    /// How long it took; 0 if nobody knows.
+    pub duration_us: Vec<u64>,
+    /// 1: it went wrong; 2: it has files of its own; 4: a rewind has left it behind; 8: it has a label, note or tag.
+    pub flags: Vec<u8>,
 }
 
 /// Something that was said.

@@ -13,6 +13,42 @@ fn nobody_is_answered_without_the_token_or_under_a_foreign_name() {
 }
 
 #[test]
+fn pages_are_open_and_may_run_nothing_of_others() {
+    let place = Place::new();
+    for path in ["/", "/sessions", "/sessions/4f2a?step=3", "/live"] {
+        let page = place.send_bare("GET", path, "", b"");
+        assert_eq!(page.status, 200, "{path}");
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'") && !policy.contains("script-src 'unsafe"),
+            "{policy}"
+        );
+    }
+    place.send_bare("GET", "/assets/nothing.js", "", b"").problem(404);
+    if let Some(first) = stepback_studio::first() {
+        let text = std::str::from_utf8(first.plain).unwrap();
+        let script = text.split("src=\"").nth(1).unwrap().split('"').next().unwrap();
+        let packed = place.send_bare("GET", script, "accept-encoding: gzip, br\r\n", b"");
+        assert_eq!((packed.status, packed.header("content-encoding")), (200, Some("br")));
+        assert!(packed.header("cache-control").unwrap().contains("immutable"));
+        assert_eq!(place.send_bare("GET", script, "", b"").header("content-encoding"), None);
+        let first = place.send_bare("GET", "/", "", b"");
+        assert_eq!(first.header("cache-control"), Some("no-cache"));
+    }
+}
+
+#[test]
+fn who_has_the_token_gets_another_address_for_a_browser() {
+    let place = Place::new();
+    place.send_bare("POST", "/sign-in/codes", "", b"").problem(401);
+    let said = place.send("POST", "/sign-in/codes", "", b"").with(200);
+    let path = said["path"].as_str().unwrap();
+    let entered = place.send_bare("GET", path, "", b"");
+    assert_eq!((entered.status, entered.header("location")), (303, Some("/")));
+    place.send_bare("GET", path, "", b"").problem(403);
+}
+
+#[test]
 fn what_does_not_fit_is_a_problem_and_never_a_bug() {
     let place = Place::new();
     place.call("s", "c1", "file", "x", false);

@@ -46,6 +46,59 @@ fn a_timeline_tells_what_a_session_did_and_what_was_left_behind() {
 }
 
 #[test]
+fn marks_are_the_timeline_in_columns() {
+    let place = Place::new();
+    place.checkpoint("before");
+    place.call("s", "c1", "one", "1", false);
+    place.call("s", "c2", "two", "2", true);
+    let timeline = place.get("/sessions/s/timeline").with(200);
+    let marks = place.get("/sessions/s/marks").with(200);
+    for same in ["summary", "lanes", "branches", "session"] {
+        assert_eq!(marks[same], timeline[same], "{same}");
+    }
+    let column = |name: &str| -> Vec<u64> {
+        marks[name].as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).collect()
+    };
+    let name = |names: &str, place: u64| marks[names][usize::try_from(place).unwrap()].clone();
+    let (mut number, mut at) = (0, 0);
+    for (i, step) in items(&timeline).iter().enumerate() {
+        number += column("number")[i];
+        at += column("at_us")[i];
+        assert_eq!((&step["number"], &step["since_start_us"]), (&json!(number), &json!(at)));
+        assert_eq!(step["kind"], name("kinds", column("kind")[i]));
+        assert_eq!(step["tool"], name("tools", column("tool")[i] - 1));
+        assert_eq!(step["lane"], json!(column("lane")[i]));
+        assert_eq!(step["checkpoint"], json!(column("flags")[i] & 2 != 0));
+        assert_eq!(step["failed"], json!(column("flags")[i] & 1 != 0));
+    }
+    assert_eq!(column("flags").len(), items(&timeline).len());
+    // After a rewind, what is left behind is marked.
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let target = engine.store.step_numbered(workspace.record.id, 1).unwrap();
+    let request = stepback_engine::rewind::Request { target, everything: true, ..Default::default() };
+    workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    let marks = place.get("/sessions/s/marks").with(200);
+    assert!(
+        marks["flags"].as_array().unwrap().iter().any(|flags| flags.as_u64().unwrap() & 4 != 0),
+        "{marks}"
+    );
+    place.get("/sessions/nobody/marks").problem(404);
+}
+
+#[test]
+fn sessions_are_listed_with_counts() {
+    let place = Place::new();
+    place.call("s", "c1", "one", "1", false);
+    place.call("s", "c2", "two", "2", true);
+    let plain = place.get("/sessions").with(200);
+    assert!(items(&plain)[0].get("steps").is_none());
+    let counted = place.get("/sessions?counts=true").with(200);
+    let session = items(&counted).iter().find(|one| one["agent_session"] == "s").unwrap();
+    assert_eq!((&session["steps"], &session["errors"]), (&json!(4), &json!(1)));
+}
+
+#[test]
 fn the_files_of_a_step_are_listed_and_read_as_they_were_then() {
     let place = Place::new();
     place.write("src/deep/old.rs", "fn old() {}\n");

@@ -85,6 +85,45 @@ pub struct Serve {
     pub no_watcher: bool,
 }
 
+impl Serve {
+    /// At an address, and otherwise as usual.
+    pub fn at(listen: String) -> Self {
+        Self {
+            listen,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            certificate: None,
+            key: None,
+            log: None,
+            rate: None,
+            no_watcher: false,
+        }
+    }
+}
+
+/// Examples of `studio`.
+pub const STUDIO: &str = "\
+A server that runs for this store is used; if there is none, one is started and ends with Ctrl-C. The address is good once.
+
+Examples:
+  stepback studio
+  stepback studio --no-open                         print the address, for a browser elsewhere
+  stepback studio --server http://127.0.0.1:7171";
+
+/// The Studio.
+#[derive(Debug, Args)]
+pub struct Studio {
+    /// The server to use, instead of the one that runs or is started here
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
+    pub server: Option<String>,
+    /// Where to listen if a server is started; another port if somebody has that one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7171")]
+    pub listen: String,
+    /// Only print the address, and start no browser
+    #[arg(long)]
+    pub no_open: bool,
+}
+
 /// How a recording answers.
 #[derive(Debug, Args)]
 pub struct Recorded {

@@ -4,16 +4,18 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_server::{Config, Stage, Tls, Work};
+use stepback_server::{Config, Server, Stage, Tls, Work};
+use stepback_watch::server::Watcher;
 
 use super::agents::binary;
+use super::studio::Notice;
 use super::{Answer, DONE};
 use crate::args::carry::Serve;
 use crate::context::{self, Context};
@@ -48,23 +50,46 @@ pub fn work(context: &Context) -> Result<Work, Failure> {
     Ok(Work::with_stage(context.store(), crate::system::environment(), context::threads(), stage))
 }
 
-/// `serve`
-pub fn serve(context: &Context, arguments: &Serve) -> Answer {
-    let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
-        Failure::new(Kind::Usage, format!("\"{}\" is no address", arguments.listen))
-            .hint("write ADDR:PORT, such as 127.0.0.1:7171; port 0 takes a free one")
-    })?;
+/// What listens, and what goes with it.
+pub(super) struct Listening {
+    /// The server.
+    pub(super) server: Server,
+    /// Where its token is.
+    pub(super) token_file: PathBuf,
+    /// Tells others where it is, for as long as it is there.
+    _notice: Notice,
+    _watcher: Option<Watcher>,
+}
+
+/// Becomes true when somebody wants this to end; the second time, the process ends at once.
+pub(super) fn ending() -> Result<Arc<AtomicBool>, Failure> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, ended.clone())?;
         signal_hook::flag::register(signal, ended.clone())?;
     }
+    Ok(ended)
+}
+
+/// Waits until somebody wants this to end, then ends it in order.
+pub(super) fn until_ended(listening: Listening, ended: &AtomicBool) {
+    while !ended.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    listening.server.stop();
+}
+
+/// Begins to listen.
+pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, Failure> {
+    let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
+        Failure::new(Kind::Usage, format!("\"{}\" is no address", arguments.listen))
+            .hint("write ADDR:PORT, such as 127.0.0.1:7171; port 0 takes a free one")
+    })?;
     let token_file = context.place().local().join("server.token");
     let work = work(context)?;
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let tls = tls.map(|(certificate, key)| Tls { certificate, key });
     let is_local = listen.ip().is_loopback();
-    let is_plain = tls.is_none();
     let config = Config {
         hosts: arguments.hosts.clone(),
         origins: arguments.origins.clone(),
@@ -90,25 +115,30 @@ pub fn serve(context: &Context, arguments: &Serve) -> Answer {
             _ => failure.hint("name another address with --listen, or port 0 for a free one"),
         }
     })?;
-    let url = server.url();
+    let _notice = Notice::leave(context.place().local(), &server.url());
+    Ok(Listening { server, token_file, _notice, _watcher: watcher })
+}
+
+/// `serve`
+pub fn serve(context: &Context, arguments: &Serve) -> Answer {
+    let ended = ending()?;
+    let listening = listen(context, arguments)?;
+    let server = &listening.server;
+    let (url, token_file) = (server.url(), &listening.token_file);
     if context.json {
         output::document(&json!({ "url": url, "token_file": token_file }));
         let _ = std::io::stdout().flush();
     } else {
         output::line(format!("Serving at {}", Paint::stdout().strong(&url)));
-        output::line(format!("For a browser, once: {}", server.sign_in_url()?));
+        output::line(format!("The Studio, for a browser, once: {}", server.sign_in_url()?));
         output::line(format!("For programs, the token is in {}.", token_file.display()));
-        if !is_local && is_plain {
+        if !server.address().ip().is_loopback() && arguments.certificate.is_none() {
             output::say(
                 "Warning: this address can be reached from elsewhere, and what is sent is not encrypted; --tls-cert and --tls-key change that.",
             );
         }
         output::say(Paint::stderr().dim("Ctrl-C ends it."));
     }
-    while !ended.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    server.stop();
-    drop(watcher);
+    until_ended(listening, &ended);
     DONE
 }

@@ -84,6 +84,24 @@ fn a_session_is_browsed_and_taken_back_over_http() {
     assert_eq!(fs::read_to_string(world.path("made.txt")).unwrap(), "by the agent\n");
 }
 
+/// `studio` starts a server where none runs, and uses the one that does.
+#[test]
+fn the_studio_is_at_a_server_that_runs_or_is_started() {
+    let world = Sandbox::new();
+    let words = ["studio", "--no-open", "--json", "--listen", "127.0.0.1:0"];
+    let first = Carrying::program(&world, &words, &[]).unwrap_or_else(|ran| panic!("{ran:?}"));
+    assert_eq!(first.said["started"], true, "{}", first.said);
+    let again = world.json(["studio", "--no-open"]);
+    assert_eq!((&again["url"], &again["started"]), (&first.said["url"], &false.into()));
+    assert_ne!(again["sign_in_url"], first.said["sign_in_url"], "each address is good once");
+    let by_name = world.json(["studio", "--no-open", "--server", &first.url]);
+    assert_eq!(by_name["url"], first.said["url"]);
+    let refused = world.run(["studio", "--no-open", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(refused.code, Some(7), "{refused:?}");
+    assert_eq!(first.end().code, Some(0));
+    assert!(!world.store.join("server.json").exists(), "the note goes with the server");
+}
+
 /// What if: a recorded session is done again with one thing changed, and both are put side by side.
 #[test]
 fn a_session_is_done_again_over_http() {

@@ -1,0 +1,119 @@
+//! All of a session at once, as small as it can be: what a timeline of a hundred thousand steps is drawn from.
+//!
+//! `timeline` tells everything of some steps; this tells of every step only where its mark is and what it looks like.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use stepback_engine::timeline::{Cursor, is_error};
+use stepback_model::ids::StepId;
+use stepback_store::port::{Query as Steps, StoredCheckpoint};
+
+use super::timeline::Lanes;
+use crate::documents::timeline::{ForkDocument, MarksDocument, SummaryDocument, TipDocument};
+use crate::extract::{Json, Path};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// What a mark says besides its place, as bits.
+const FAILED: u8 = 1;
+const KEPT: u8 = 2;
+const ROLLED_BACK: u8 = 4;
+const ANNOTATED: u8 = 8;
+
+/// A session as columns of numbers, one entry for every step, oldest first: for drawing all of it.
+#[utoipa::path(get, path = "/sessions/{session}/marks", tag = "steps",
+    params(("session" = String, Path, description = "The session")),
+    responses((status = 200, body = MarksDocument), (status = "default", body = Problem)))]
+pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<MarksDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let query =
+            Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
+        let cursor = Cursor::new(engine.store.steps(workspace.record.id, &query)?);
+        let left_behind = workspace.left_behind()?;
+        let branches = workspace.branches()?;
+        let lanes = Lanes::of(cursor.steps());
+        let (mut kinds, mut tools) = (Names::default(), Names::default());
+        let kept = cursor.steps().iter().filter(|stored| stored.checkpoint.trigger.is_some()).count();
+        let mut marks = MarksDocument {
+            session: session.id.to_string(),
+            summary: SummaryDocument::of(&cursor.summary(), kept as u64),
+            branches: (branches.iter())
+                .map(|branch| TipDocument {
+                    name: branch.name.clone(),
+                    number: branch.tip.checkpoint.step.number,
+                    present: branch.present,
+                })
+                .collect(),
+            forks: forks(cursor.steps()),
+            ..MarksDocument::default()
+        };
+        let (mut number, mut at) = (0, 0);
+        for stored in cursor.steps() {
+            let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
+            let since = u64::try_from(cursor.since_start(stored).as_micros()).unwrap_or(u64::MAX);
+            marks.number.push(step.number - number);
+            number = step.number;
+            // Steps are in the order of their numbers; a clock that was set back must not make a time negative.
+            marks.at_us.push(since.saturating_sub(at));
+            at = at.max(since);
+            marks.kind.push(kinds.place(step.kind.as_str()));
+            marks.tool.push(step.facts.tool.as_deref().map_or(0, |tool| tools.place(tool) + 1));
+            marks.lane.push(lanes.place(stored));
+            marks.duration_us.push(step.facts.duration.unwrap_or(0));
+            let annotation = &checkpoint.annotation;
+            let annotated =
+                annotation.label.is_some() || annotation.note.is_some() || !annotation.tags.is_empty();
+            let bit = |holds: bool, bit: u8| if holds { bit } else { 0 };
+            marks.flags.push(
+                bit(is_error(step), FAILED)
+                    | bit(checkpoint.trigger.is_some(), KEPT)
+                    | bit(left_behind.has(stored), ROLLED_BACK)
+                    | bit(annotated, ANNOTATED),
+            );
+        }
+        marks.lanes = lanes.documents;
+        (marks.kinds, marks.tools) = (kinds.all, tools.all);
+        Ok(Json(marks))
+    })
+    .await
+}
+
+/// Names by the place where they were first seen.
+#[derive(Default)]
+struct Names {
+    all: Vec<String>,
+    places: HashMap<String, u64>,
+}
+
+impl Names {
+    fn place(&mut self, name: &str) -> u64 {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        let place = self.all.len() as u64;
+        self.all.push(name.to_owned());
+        self.places.insert(name.to_owned(), place);
+        place
+    }
+}
+
+/// Where the line of kept steps goes on from elsewhere than from the one before.
+fn forks(steps: &[StoredCheckpoint]) -> Vec<ForkDocument> {
+    let mut numbers: HashMap<StepId, u64> = HashMap::new();
+    let mut last = None;
+    let mut forks = Vec::new();
+    for stored in steps.iter().filter(|stored| stored.checkpoint.trigger.is_some()) {
+        let step = &stored.checkpoint.step;
+        if let (Some(parent), Some(last)) = (step.parent, last)
+            && parent != last
+            && let Some(from) = numbers.get(&parent)
+        {
+            forks.push(ForkDocument { from: *from, to: step.number });
+        }
+        numbers.insert(step.id, step.number);
+        last = Some(step.id);
+    }
+    forks
+}

@@ -1,0 +1,147 @@
+//! The Studio over HTTP: its files, compressed as the browser likes, and its first page at every address that is a page of it.
+//!
+//! The files hold nothing of anybody's, so they need no token; what they show comes from the API, which does.
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use stepback_studio::Asset;
+
+use crate::problem::Problem;
+
+/// Scripts and styles of ours alone, none of them in the page itself; pictures also from bytes that a script holds.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
+     font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The first words of addresses that are pages of the Studio.
+const PAGES: [&str; 9] =
+    ["sessions", "checkpoints", "diff", "branches", "compare", "live", "search", "dashboard", "keys"];
+
+/// Whether an address is the Studio's.
+pub(crate) fn is_page(path: &str) -> bool {
+    let path = path.trim_start_matches('/');
+    let first = path.split('/').next().unwrap_or_default();
+    PAGES.contains(&first) || first == "assets" || path == "icon.svg"
+}
+
+/// The Studio.
+pub(crate) fn router() -> Router {
+    PAGES.iter().fold(
+        Router::new()
+            .route("/", get(first))
+            .route("/icon.svg", get(file))
+            .route("/assets/{*path}", get(file)),
+        |router, page| {
+            router.route(&format!("/{page}"), get(first)).route(&format!("/{page}/{{*rest}}"), get(first))
+        },
+    )
+}
+
+/// The page that everything begins with; its script looks at the address.
+async fn first(headers: HeaderMap) -> Response {
+    match stepback_studio::first() {
+        Some(page) => sent(page, &headers),
+        None => without_studio().into_response(),
+    }
+}
+
+async fn file(uri: Uri, headers: HeaderMap) -> Response {
+    match stepback_studio::find(uri.path().trim_start_matches('/')) {
+        Some(asset) => sent(asset, &headers),
+        None => Problem::unknown("page", "at this address").into_response(),
+    }
+}
+
+fn sent(asset: &Asset, asked: &HeaderMap) -> Response {
+    let accepted =
+        asked.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (encoding, bytes) = chosen(asset, accepted);
+    let kept = if asset.is_fixed() { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let fixed = [
+        (header::CONTENT_TYPE, asset.kind()),
+        (header::CACHE_CONTROL, kept),
+        (header::VARY, "accept-encoding"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    let mut response = (fixed, bytes).into_response();
+    if let Some(encoding) = encoding {
+        response.headers_mut().insert(header::CONTENT_ENCODING, header::HeaderValue::from_static(encoding));
+    }
+    response
+}
+
+/// The shortest form that is accepted, and what it is called.
+fn chosen(asset: &Asset, accepted: &str) -> (Option<&'static str>, &'static [u8]) {
+    let takes = |name: &str| {
+        accepted.split(',').any(|item| {
+            let mut parts = item.split(';').map(str::trim);
+            let refused = |part: &str| part.strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0);
+            parts.next() == Some(name) && !parts.any(refused)
+        })
+    };
+    match (asset.brotli, asset.gzip) {
+        (Some(bytes), _) if takes("br") => (Some("br"), bytes),
+        (_, Some(bytes)) if takes("gzip") => (Some("gzip"), bytes),
+        _ => (None, asset.plain),
+    }
+}
+
+/// What is at `/` in a program that was built without the Studio.
+fn without_studio() -> (StatusCode, [(HeaderName, &'static str); 2], String) {
+    let why = stepback_studio::missing().unwrap_or_default();
+    let why = why.replace('&', "&amp;").replace('<', "&lt;");
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>stepback</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>:root {{ color-scheme: light dark; }} \
+         body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem; }}</style>\
+         </head><body>\n<h1>stepback is serving, without the Studio</h1>\n\
+         <p>This program was built without it: {why}.</p>\n\
+         <p>To get it, install <b>Node 20.19 or newer</b> with npm, say <code>touch studio/package.json</code> in the sources \
+         and build again with <code>cargo build --release</code>.</p>\n\
+         <p>Everything else works: <a href=\"/api/v1/docs\">the HTTP API</a>, and on the command line \
+         <code>stepback sessions</code>, <code>timeline</code>, <code>diff</code>, <code>rewind</code>.</p>\n</body></html>\n"
+    );
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+        ),
+    ];
+    (StatusCode::OK, headers, page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_accepted_form_is_sent() {
+        let asset = Asset { path: "assets/a.js", plain: b"plain", brotli: Some(b"br"), gzip: Some(b"gz") };
+        assert_eq!(chosen(&asset, "gzip, deflate, br, zstd"), (Some("br"), b"br".as_slice()));
+        assert_eq!(chosen(&asset, "gzip;q=1.0, br;q=0"), (Some("gzip"), b"gz".as_slice()));
+        assert_eq!(chosen(&asset, ""), (None, b"plain".as_slice()));
+        let plain = Asset { brotli: None, gzip: None, ..asset };
+        assert_eq!(chosen(&plain, "br"), (None, b"plain".as_slice()));
+    }
+
+    #[test]
+    fn only_pages_are_open() {
+        for open in ["/sessions", "/sessions/4f2a", "/assets/index-1.js", "/icon.svg", "/live"] {
+            assert!(is_page(open), "{open}");
+        }
+        for shut in ["/api/v1/sessions", "/metrics", "/v1/traces", "/sessionsx", "/sign-in/codes"] {
+            assert!(!is_page(shut), "{shut}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_the_studio_says_how_to_get_it() {
+        let (_, _, page) = without_studio();
+        assert!(page.contains("Node 20.19") && page.contains("/api/v1/docs"), "{page}");
+    }
+}

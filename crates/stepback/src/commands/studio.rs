@@ -1,0 +1,198 @@
+//! `stepback studio`: a browser at the Studio, already signed in.
+//!
+//! A server that runs for this store is used, and one is started if there is none. A running server is found by a note that it
+//! leaves beside its token; the token is sent nowhere but there, or where the person says.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, test_kill_process};
+use serde_json::{Value, json};
+
+use super::{Answer, DONE, serve};
+use crate::args::carry::{Serve, Studio};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// The note's name, in the store's directory on this machine.
+const NOTICE: &str = "server.json";
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest answer that is read.
+const LONGEST: u64 = 64 << 10;
+
+/// Says where a server of this store listens, and goes with it.
+#[derive(Debug)]
+pub(super) struct Notice(Option<PathBuf>);
+
+impl Notice {
+    /// Leaves the note. A server that cannot is not found by `studio`, and is as good otherwise.
+    pub(super) fn leave(dir: &Path, url: &str) -> Self {
+        let path = dir.join(NOTICE);
+        let text = json!({ "url": url, "pid": std::process::id() }).to_string();
+        let mut options = OpenOptions::new();
+        let written = (options.write(true).create(true).truncate(true).mode(0o600).open(&path))
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        Self(written.is_ok().then_some(path))
+    }
+
+    /// Where a server listens that is alive.
+    fn find(dir: &Path) -> Option<String> {
+        let said: Value = serde_json::from_slice(&fs::read(dir.join(NOTICE)).ok()?).ok()?;
+        let pid = Pid::from_raw(i32::try_from(said["pid"].as_i64()?).ok()?)?;
+        test_kill_process(pid).ok()?;
+        said["url"].as_str().map(str::to_owned)
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        let Some(path) = &self.0 else { return };
+        let said: Option<Value> = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        // Another server of this store may have left its own since.
+        if said.is_some_and(|said| said["pid"] == std::process::id()) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// `studio`
+pub fn studio(context: &Context, arguments: &Studio) -> Answer {
+    let dir = context.place().local();
+    if let Some(url) = &arguments.server {
+        return at(context, arguments, url, &sign_in(dir, url)?);
+    }
+    if let Some(url) = Notice::find(dir)
+        && let Ok(address) = sign_in(dir, &url)
+    {
+        return at(context, arguments, &url, &address);
+    }
+    let ended = serve::ending()?;
+    let listening = serve::listen(context, &Serve::at(free_address(&arguments.listen)))?;
+    let (url, address) = (listening.server.url(), listening.server.sign_in_url()?);
+    show(context, arguments, &url, &address, true)?;
+    output::say_for_people(context.json, "Ctrl-C ends it.");
+    serve::until_ended(listening, &ended);
+    DONE
+}
+
+/// A server that was there before is left as it is.
+fn at(context: &Context, arguments: &Studio, url: &str, address: &str) -> Answer {
+    show(context, arguments, url, address, false)?;
+    DONE
+}
+
+fn show(
+    context: &Context,
+    arguments: &Studio,
+    url: &str,
+    address: &str,
+    started: bool,
+) -> Result<(), Failure> {
+    if context.json {
+        output::document(&json!({ "url": url, "sign_in_url": address, "started": started }));
+        let _ = io::stdout().flush();
+    } else {
+        output::line(format!("Studio at {}", Paint::stdout().strong(url)));
+        output::line(format!("For a browser, once: {address}"));
+    }
+    if !arguments.no_open && !context.json && !open(address) {
+        output::say("No browser could be started; open that address in one.");
+    }
+    Ok(())
+}
+
+/// The wanted address, or one with a free port if somebody else has that port.
+fn free_address(wanted: &str) -> String {
+    match wanted.parse::<SocketAddr>() {
+        Ok(address) if TcpListener::bind(address).is_err() => SocketAddr::new(address.ip(), 0).to_string(),
+        _ => wanted.to_owned(),
+    }
+}
+
+/// An address that lets a browser into the server at `url`, once.
+fn sign_in(dir: &Path, url: &str) -> Result<String, Failure> {
+    let refused = |why: String| {
+        Failure::new(Kind::System, format!("the server at {url} cannot be asked: {why}"))
+            .hint("is it running, and for this store? Without --server, \"stepback studio\" starts one")
+    };
+    let token = fs::read_to_string(dir.join("server.token"))
+        .map_err(|error| refused(format!("there is no token for it ({error})")))?;
+    let base = url.trim_end_matches('/');
+    let host = base.strip_prefix("http://").ok_or_else(|| {
+        refused("only http:// addresses are asked; open it in a browser that is signed in".into())
+    })?;
+    let (status, body) =
+        post(host, "/sign-in/codes", token.trim()).map_err(|error| refused(error.to_string()))?;
+    let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    match (status, said["path"].as_str()) {
+        (200, Some(path)) => Ok(format!("{base}{path}")),
+        _ => Err(refused(
+            said["detail"].as_str().map_or_else(|| format!("it answers {status}"), str::to_owned),
+        )),
+    }
+}
+
+/// Posts nothing to a path; the status and what came back.
+fn post(host: &str, path: &str, token: &str) -> io::Result<(u16, Vec<u8>)> {
+    let address = host.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    )?;
+    let mut answer = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut answer)?;
+    let head = answer.windows(4).position(|window| window == b"\r\n\r\n");
+    let (head, body) = match head {
+        Some(at) => answer.split_at(at + 4),
+        None => return Err(io::ErrorKind::InvalidData.into()),
+    };
+    let status = std::str::from_utf8(head).ok().and_then(|head| head.split(' ').nth(1)?.parse().ok());
+    Ok((status.ok_or(io::ErrorKind::InvalidData)?, body.to_vec()))
+}
+
+/// Starts the person's browser; whether one could be started.
+fn open(address: &str) -> bool {
+    let own = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
+    let usual = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(own.unwrap_or_else(|| usual.into()));
+    command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_found_while_it_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Notice::find(dir.path()), None);
+        let notice = Notice::leave(dir.path(), "http://127.0.0.1:1");
+        assert_eq!(Notice::find(dir.path()).as_deref(), Some("http://127.0.0.1:1"));
+        drop(notice);
+        assert_eq!(Notice::find(dir.path()), None);
+        // One that was killed leaves its note behind.
+        fs::write(dir.path().join(NOTICE), r#"{"url": "http://127.0.0.1:1", "pid": 2147483646}"#).unwrap();
+        assert_eq!(Notice::find(dir.path()), None);
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_not_waited_for() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let wanted = taken.local_addr().unwrap().to_string();
+        assert_eq!(free_address(&wanted), "127.0.0.1:0");
+        drop(taken);
+        assert_eq!(free_address(&wanted), wanted);
+        assert_eq!(free_address("nonsense"), "nonsense");
+    }
+}

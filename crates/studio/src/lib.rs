@@ -1,0 +1,91 @@
+//! The Studio's files, as they were built from `studio/`, inside of the program: nothing is unpacked, nothing is fetched.
+//!
+//! Each file is there plain and, where that is shorter, compressed at build time. The names of all but a few hold a hash of
+//! what is in them, so a browser may keep those for ever.
+
+/// One file of the Studio.
+#[derive(Clone, Copy, Debug)]
+pub struct Asset {
+    /// Where it is below `/`.
+    pub path: &'static str,
+    /// What is in it.
+    pub plain: &'static [u8],
+    /// The same, compressed by brotli.
+    pub brotli: Option<&'static [u8]>,
+    /// The same, compressed by gzip.
+    pub gzip: Option<&'static [u8]>,
+}
+
+mod built {
+    use super::Asset;
+
+    include!(concat!(env!("OUT_DIR"), "/assets.rs"));
+}
+
+/// The page that everything begins with.
+const FIRST: &str = "index.html";
+
+/// The file at a path, without the `/` it begins with.
+pub fn find(path: &str) -> Option<&'static Asset> {
+    built::ASSETS.iter().find(|asset| asset.path == path)
+}
+
+/// The page that everything begins with; none if the program was built without the Studio.
+pub fn first() -> Option<&'static Asset> {
+    find(FIRST)
+}
+
+/// Why the program was built without the Studio, if it was.
+pub fn missing() -> Option<&'static str> {
+    built::MISSING
+}
+
+impl Asset {
+    /// Whether its name says what is in it, so that it never changes.
+    pub fn is_fixed(&self) -> bool {
+        self.path.starts_with("assets/")
+    }
+
+    /// What it is, for a browser.
+    pub fn kind(&self) -> &'static str {
+        match self.path.rsplit('.').next() {
+            Some("html") => "text/html; charset=utf-8",
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("svg") => "image/svg+xml",
+            Some("json" | "webmanifest") => "application/json",
+            Some("woff2") => "font/woff2",
+            _ => "application/octet-stream",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Largest script that the first page may load, compressed.
+    const MOST_SCRIPT: usize = 300_000;
+
+    #[test]
+    fn there_is_a_first_page_or_a_reason() {
+        assert_eq!(first().is_some(), missing().is_none(), "{:?}", missing());
+    }
+
+    #[test]
+    fn the_first_page_is_small_and_has_no_script_of_its_own() {
+        let Some(first) = first() else { return };
+        let page = std::str::from_utf8(first.plain).unwrap();
+        assert!(!page.contains("<style") && !page.contains(" style="), "{page}");
+        let mut script = 0;
+        for tag in page.split("<script").skip(1) {
+            let (tag, rest) = tag.split_once('>').unwrap();
+            assert!(rest.trim_start().starts_with("</script>"), "a script in the page: {rest}");
+            let (_, path) = tag.split_once("src=\"/").unwrap();
+            let asset = find(path.split('"').next().unwrap()).unwrap();
+            assert!(asset.is_fixed());
+            script += asset.brotli.unwrap().len();
+        }
+        assert!(script > 0 && script < MOST_SCRIPT, "{script} bytes of script");
+    }
+}

@@ -1,0 +1,28 @@
+// The Studio in a real browser against the real program. `cargo xtask studio test` builds the program and says where things are.
+import { existsSync } from 'node:fs';
+import { defineConfig } from '@playwright/test';
+
+const system = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) => existsSync(path));
+const executablePath = process.env.STEPBACK_CHROMIUM ?? system;
+const out = process.env.STEPBACK_STUDIO_OUT ?? '../target/studio';
+
+export default defineConfig({
+  testDir: 'tests',
+  outputDir: `${out}/results`,
+  timeout: 90_000,
+  expect: { timeout: 15_000 },
+  workers: 2,
+  fullyParallel: true,
+  reporter: [['list']],
+  forbidOnly: true,
+  use: {
+    browserName: 'chromium',
+    viewport: { width: 1440, height: 900 },
+    launchOptions: {
+      ...(executablePath ? { executablePath } : {}),
+      // In a container as root, the browser cannot make its own sandbox; it opens nothing but our pages.
+      args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
+    },
+    trace: 'retain-on-failure',
+  },
+});

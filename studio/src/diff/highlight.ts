@@ -1,0 +1,64 @@
+// Colours for code, as pieces of text with a class: never markup. A fixed set of languages, so that no other is shipped.
+import bash from 'highlight.js/lib/languages/bash';
+import c from 'highlight.js/lib/languages/c';
+import cpp from 'highlight.js/lib/languages/cpp';
+import css from 'highlight.js/lib/languages/css';
+import go from 'highlight.js/lib/languages/go';
+import ini from 'highlight.js/lib/languages/ini';
+import java from 'highlight.js/lib/languages/java';
+import javascript from 'highlight.js/lib/languages/javascript';
+import json from 'highlight.js/lib/languages/json';
+import markdown from 'highlight.js/lib/languages/markdown';
+import python from 'highlight.js/lib/languages/python';
+import ruby from 'highlight.js/lib/languages/ruby';
+import rust from 'highlight.js/lib/languages/rust';
+import sql from 'highlight.js/lib/languages/sql';
+import typescript from 'highlight.js/lib/languages/typescript';
+import xml from 'highlight.js/lib/languages/xml';
+import yaml from 'highlight.js/lib/languages/yaml';
+import { createLowlight } from 'lowlight';
+
+const lowlight = createLowlight({ bash, c, cpp, css, go, ini, java, javascript, json, markdown, python, ruby, rust, sql, typescript, xml, yaml });
+
+const ENDINGS: Record<string, string> = {
+  sh: 'bash', bash: 'bash', zsh: 'bash', c: 'c', h: 'c', cc: 'cpp', cpp: 'cpp', hpp: 'cpp', css: 'css', go: 'go', toml: 'ini', ini: 'ini', cfg: 'ini',
+  java: 'java', js: 'javascript', jsx: 'javascript', mjs: 'javascript', json: 'json', md: 'markdown', py: 'python', rb: 'ruby', rs: 'rust', sql: 'sql',
+  ts: 'typescript', tsx: 'typescript', html: 'xml', xml: 'xml', svg: 'xml', yml: 'yaml', yaml: 'yaml',
+};
+
+export interface Piece {
+  text: string;
+  look: string;
+}
+
+interface Node {
+  type: string;
+  value?: string;
+  properties?: { className?: string[] };
+  children?: Node[];
+}
+
+const MOST = 200_000;
+const LONGEST_LINE = 2000;
+
+export const languageOf = (path: string): string | undefined => ENDINGS[path.split('.').pop()?.toLowerCase() ?? ''];
+
+/** The lines of a text in pieces; null where it is not known how, or it would take too long. */
+export function highlight(text: string, language: string | undefined): Piece[][] | null {
+  if (!language || text.length > MOST) return null;
+  if (text.split('\n').some((line) => line.length > LONGEST_LINE)) return null;
+  const lines: Piece[][] = [[]];
+  const visit = (node: Node, look: string) => {
+    if (node.type === 'text') {
+      (node.value ?? '').split('\n').forEach((part, index) => {
+        if (index > 0) lines.push([]);
+        if (part) lines[lines.length - 1]?.push({ text: part, look });
+      });
+      return;
+    }
+    const its = node.properties?.className?.[0] ?? look;
+    for (const child of node.children ?? []) visit(child, its);
+  };
+  visit(lowlight.highlight(language, text) as unknown as Node, '');
+  return lines;
+}

@@ -1,0 +1,169 @@
+// All steps of a session as columns of numbers, and moving through them. Nothing here draws or asks.
+import type { Marks, Step } from '../api/types';
+import { family, type Family, ORDER } from '../kinds';
+
+export const FAILED = 1;
+export const KEPT = 2;
+export const ROLLED_BACK = 4;
+export const ANNOTATED = 8;
+
+/** Columns that grow while a session is live. */
+export class Timeline {
+  length = 0;
+  number: Float64Array;
+  /** Microseconds since the session began. */
+  at: Float64Array;
+  kind: Uint16Array;
+  /** Which family of kinds, for colours. */
+  look: Uint8Array;
+  tool: Uint32Array;
+  lane: Uint16Array;
+  duration: Float64Array;
+  flags: Uint8Array;
+  readonly kinds: string[];
+  readonly tools: string[];
+  readonly lanes: { worker: string | null; steps: number; errors: number }[];
+  readonly forks: { from: number; to: number }[];
+  readonly branches: { name: string; number: number; present: boolean }[];
+  readonly started: number;
+  errors = 0;
+  kept = 0;
+  hasLeftBehind = false;
+
+  constructor(readonly marks: Marks) {
+    const size = Math.max(64, marks.number.length);
+    this.number = new Float64Array(size);
+    this.at = new Float64Array(size);
+    this.kind = new Uint16Array(size);
+    this.look = new Uint8Array(size);
+    this.tool = new Uint32Array(size);
+    this.lane = new Uint16Array(size);
+    this.duration = new Float64Array(size);
+    this.flags = new Uint8Array(size);
+    this.kinds = [...marks.kinds];
+    this.tools = [...marks.tools];
+    this.lanes = marks.lanes.map((lane) => ({ worker: lane.worker ?? null, steps: lane.steps, errors: lane.errors }));
+    this.forks = marks.forks;
+    this.branches = marks.branches;
+    this.started = marks.summary.started_at ? Date.parse(marks.summary.started_at) * 1000 : 0;
+    const looks = this.kinds.map((kind) => ORDER.indexOf(family(kind)));
+    let number = 0;
+    let at = 0;
+    for (let i = 0; i < marks.number.length; i++) {
+      number += marks.number[i] ?? 0;
+      at += marks.at_us[i] ?? 0;
+      const kind = marks.kind[i] ?? 0;
+      const flags = marks.flags[i] ?? 0;
+      this.number[i] = number;
+      this.at[i] = at;
+      this.kind[i] = kind;
+      this.look[i] = looks[kind] ?? 0;
+      this.tool[i] = marks.tool[i] ?? 0;
+      this.lane[i] = marks.lane[i] ?? 0;
+      this.duration[i] = marks.duration_us[i] ?? 0;
+      this.flags[i] = flags;
+      if (flags & FAILED) this.errors++;
+      if (flags & KEPT) this.kept++;
+      if (flags & ROLLED_BACK) this.hasLeftBehind = true;
+    }
+    this.length = marks.number.length;
+  }
+
+  /** Adds a step that was just made; false if it is known already. */
+  add(step: Step): boolean {
+    if (this.length && step.number <= (this.number[this.length - 1] ?? 0)) return false;
+    if (this.length === this.number.length) this.grow();
+    const i = this.length++;
+    this.number[i] = step.number;
+    this.at[i] = Math.max(this.at[i - 1] ?? 0, Date.parse(step.at) * 1000 - this.started);
+    this.kind[i] = place(this.kinds, step.kind);
+    this.look[i] = ORDER.indexOf(family(step.kind));
+    this.tool[i] = step.tool ? place(this.tools, step.tool) + 1 : 0;
+    let lane = this.lanes.findIndex((one) => one.worker === (step.worker ?? null));
+    if (lane < 0) lane = this.lanes.push({ worker: step.worker ?? null, steps: 0, errors: 0 }) - 1;
+    const failed = step.failed || family(step.kind) === 'error';
+    const its = this.lanes[lane];
+    if (its) {
+      its.steps++;
+      if (failed) its.errors++;
+    }
+    this.lane[i] = lane;
+    this.duration[i] = step.duration_us ?? 0;
+    this.flags[i] = (failed ? FAILED : 0) | (step.checkpoint ? KEPT : 0);
+    if (failed) this.errors++;
+    if (step.checkpoint) this.kept++;
+    return true;
+  }
+
+  private grow() {
+    const size = this.number.length * 2;
+    const bigger = <T extends Float64Array | Uint16Array | Uint8Array | Uint32Array>(old: T, next: T): T => {
+      next.set(old);
+      return next;
+    };
+    this.number = bigger(this.number, new Float64Array(size));
+    this.at = bigger(this.at, new Float64Array(size));
+    this.kind = bigger(this.kind, new Uint16Array(size));
+    this.look = bigger(this.look, new Uint8Array(size));
+    this.tool = bigger(this.tool, new Uint32Array(size));
+    this.lane = bigger(this.lane, new Uint16Array(size));
+    this.duration = bigger(this.duration, new Float64Array(size));
+    this.flags = bigger(this.flags, new Uint8Array(size));
+  }
+
+  kindAt(i: number): string {
+    return this.kinds[this.kind[i] ?? 0] ?? '';
+  }
+
+  familyAt(i: number): Family {
+    return ORDER[this.look[i] ?? 0] ?? 'other';
+  }
+
+  has(i: number, flag: number): boolean {
+    return ((this.flags[i] ?? 0) & flag) !== 0;
+  }
+
+  /** The place of the step with this number, or of the last one before it. */
+  indexOf(number: number): number {
+    let low = 0;
+    let high = this.length - 1;
+    let found = 0;
+    while (low <= high) {
+      const middle = (low + high) >> 1;
+      if ((this.number[middle] ?? 0) <= number) {
+        found = middle;
+        low = middle + 1;
+      } else high = middle - 1;
+    }
+    return found;
+  }
+
+  /** The nearest step in a direction that fits; -1 if there is none. */
+  seek(from: number, step: 1 | -1, fits: (i: number) => boolean): number {
+    for (let i = from + step; i >= 0 && i < this.length; i += step) if (fits(i)) return i;
+    return -1;
+  }
+
+  /** What led to a step, as far as it is known: the model's answer before it on its lane, and the prompt before that. */
+  why(i: number): { model: number; prompt: number; partner: number } {
+    const lane = this.lane[i];
+    const kind = this.kindAt(i);
+    const same = (j: number) => this.lane[j] === lane;
+    const model = kind.startsWith('tool') ? this.seek(i, -1, (j) => same(j) && this.kindAt(j) === 'model-end') : -1;
+    const prompt = kind === 'user-input' ? -1 : this.seek(i, -1, (j) => this.kindAt(j) === 'user-input');
+    const other: Record<string, [string, 1 | -1]> = {
+      'tool-start': ['tool-end', 1],
+      'tool-end': ['tool-start', -1],
+      'model-start': ['model-end', 1],
+      'model-end': ['model-start', -1],
+    };
+    const [name, way] = other[kind] ?? ['', 1 as const];
+    const partner = name ? this.seek(i, way, (j) => same(j) && this.kindAt(j) === name && this.tool[j] === this.tool[i]) : -1;
+    return { model, prompt, partner };
+  }
+}
+
+function place(names: string[], name: string): number {
+  const at = names.indexOf(name);
+  return at >= 0 ? at : names.push(name) - 1;
+}

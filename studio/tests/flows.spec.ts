@@ -1,0 +1,243 @@
+// What people come for: watch a session, go through it, go back, stop an agent, ask what if, find something.
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { complaints, expect, test, type Turn, type World } from './world';
+
+const write = (path: string, content: string) => ({ tool: 'write', input: { path, content } });
+const bash = (command: string) => ({ tool: 'bash', input: { command } });
+
+const WORK: Turn[] = [
+  { text: 'First a file.', calls: [write('a.txt', 'one\n')] },
+  { text: 'Then it changes.', calls: [write('a.txt', 'two\n'), write('b.txt', 'new\n')] },
+  { text: 'A look.', calls: [bash('cat a.txt && exit 3')] },
+  { text: 'Done.' },
+];
+
+async function sessionOf(world: World, title: string) {
+  const { items } = await world.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
+  const found = items.find((one) => one.title === title);
+  if (!found) throw new Error(`no session “${title}”`);
+  return found;
+}
+
+test('a session is watched while it happens', async ({ world, page }) => {
+  world.write('kept.txt', 'mine\n');
+  const said = complaints(page);
+  await page.goto(await world.serve());
+  await expect(page.getByText('Nothing is recorded yet')).toBeVisible();
+  const slow = WORK.map((turn) => ({ ...turn, thinks_ms: 400 }));
+  const ended = world.startAgent('make some files', slow);
+  await page.getByRole('link', { name: 'make some files' }).click();
+  await expect(page.getByRole('heading', { name: 'make some files' })).toBeVisible();
+  // Steps come by themselves: nobody reloads.
+  await expect(page.getByRole('option').filter({ hasText: 'write: a.txt' }).first()).toBeVisible();
+  expect(await ended).toBe(0);
+  await expect(page.getByRole('option').filter({ hasText: 'session ended' })).toBeVisible();
+  const { id } = await sessionOf(world, 'make some files');
+  const marks = await world.api<{ number: number[] }>(`/sessions/${id}/marks`);
+  await expect(page.locator('.where')).toHaveText(`${marks.number.length} / ${marks.number.length}`);
+  await expect(page.getByText('ended').first()).toBeVisible();
+  expect(said).toEqual([]);
+});
+
+test('scrub, inspect, keep, go back and take it back', async ({ world, page }) => {
+  world.write('kept.txt', 'mine\n');
+  world.agent('make some files', WORK);
+  const said = complaints(page);
+  await page.goto(await world.serve());
+  await page.getByRole('link', { name: 'make some files' }).click();
+  const where = page.locator('.where b');
+  await expect(where).not.toHaveText('1');
+
+  // Scrubbing above the timeline, and keys.
+  const canvas = page.locator('canvas');
+  const box = await canvas.boundingBox();
+  if (!box) throw new Error('no timeline');
+  await page.mouse.move(box.x + box.width - 5, box.y + 15);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 2, box.y + 15, { steps: 8 });
+  await page.mouse.up();
+  await expect(where).toHaveText('1');
+  await page.keyboard.press('l');
+  await expect(where).toHaveText('2');
+  await page.keyboard.press('e');
+  await expect(page.getByRole('article')).toContainText('cat a.txt && exit 3');
+  await page.keyboard.press('[');
+  await expect(page.getByRole('article')).toContainText('write: b.txt');
+  await expect(page.getByText('What it changed')).toBeVisible();
+
+  // What was true then: the first version of the file, long gone from disk.
+  await page.keyboard.press('Home');
+  for (let i = 0; i < 30 && !(await page.getByRole('article').innerText()).includes('write: a.txt'); i++) await page.keyboard.press(']');
+  await page.getByRole('tab', { name: 'State at this step' }).click();
+  await page.getByRole('button', { name: /a\.txt/ }).click();
+  await expect(page.getByRole('region', { name: 'a.txt' })).toContainText('one');
+  expect(world.read('a.txt')).toBe('two\n');
+  await page.getByRole('tab', { name: /Conversation/ }).click();
+  await expect(page.locator('.messages')).toContainText('make some files');
+
+  // Keep what is there now.
+  await page.keyboard.press('c');
+  const create = page.getByRole('dialog', { name: 'Create a checkpoint' });
+  await create.getByLabel('Name').fill('before-the-rewind');
+  await create.getByLabel('Note').fill('Both files are there.');
+  await create.getByRole('button', { name: 'Create' }).click();
+  await expect(page.getByText(/Checkpoint #\d+ is kept/)).toBeVisible();
+
+  // Back to where there was only the first version.
+  await page.getByRole('button', { name: /^Rewind to #/ }).click();
+  const dialog = page.getByRole('dialog', { name: /Rewind to/ });
+  await expect(dialog.getByText('2 paths')).toBeVisible();
+  await expect(dialog.getByRole('listitem').filter({ hasText: 'b.txt' })).toContainText('delete');
+  await expect(dialog.getByRole('button', { name: 'Rewind', exact: true })).toBeDisabled();
+  expect(world.read('b.txt')).toBe('new\n');
+  await dialog.getByLabel(/I looked at all 2/).check();
+  await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
+  await expect(dialog.getByRole('button', { name: 'Undo' })).toBeVisible();
+  expect(world.read('a.txt')).toBe('one\n');
+  expect(world.read('b.txt')).toBe(null);
+  expect(world.read('kept.txt')).toBe('mine\n');
+  await dialog.getByRole('button', { name: 'Undo' }).click();
+  await expect(dialog.getByText('Taken back')).toBeVisible();
+  expect(world.read('a.txt')).toBe('two\n');
+  expect(world.read('b.txt')).toBe('new\n');
+  await dialog.getByRole('button', { name: 'Close' }).last().click();
+  expect(said).toEqual([]);
+});
+
+test('a plan that is out of date does nothing, and shows what would happen now', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  await page.goto(await world.serve());
+  await page.getByRole('link', { name: 'Checkpoints' }).click();
+  await page.getByLabel(/^Rewind to #/).last().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('The whole workspace').check();
+  await expect(dialog.getByText(/will change/)).toBeVisible();
+  world.write('a.txt', 'somebody was faster\n');
+  const sure = dialog.getByLabel(/I looked at all/);
+  if (await sure.count()) await sure.check();
+  await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
+  await expect(dialog.getByText('Something changed since the plan was made.')).toBeVisible();
+  expect(world.read('a.txt')).toBe('somebody was faster\n');
+});
+
+test('checkpoints are annotated, tagged and found', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  await page.goto(await world.serve());
+  await page.getByRole('link', { name: 'Checkpoints' }).click();
+  await page.getByLabel(/^Annotate #/).first().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill('golden');
+  await dialog.getByLabel('Note').fill('the one to keep');
+  await dialog.getByLabel('Tags').fill('good shipped');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByText('the one to keep')).toBeVisible();
+  await page.getByRole('button', { name: 'shipped' }).click();
+  await expect(page.getByRole('list', { name: 'Checkpoints' }).getByRole('listitem')).toHaveCount(1);
+  await page.goto(`${world.url}/checkpoints?find=nothing-like-it`);
+  await expect(page.getByText('No checkpoint fits')).toBeVisible();
+});
+
+test('an agent stops at a breakpoint, goes on with another input, and another is refused', async ({ world, page }) => {
+  world.write('kept.txt', 'mine\n');
+  world.run('checkpoint', 'create', 'start');
+  await page.goto(await world.serve());
+  await page.getByRole('link', { name: 'Live' }).click();
+  await page.getByPlaceholder('Bash').fill('bash');
+  await page.getByRole('button', { name: 'Add breakpoint' }).click();
+  await expect(page.getByText('tool bash')).toBeVisible();
+  const ended = world.startAgent('run something', [
+    { text: 'I run it.', calls: [bash('echo from-the-model > out.txt')] },
+    { text: 'And clean up.', calls: [bash('rm kept.txt')] },
+    { text: 'Done.' },
+  ]);
+  const card = page.getByRole('article', { name: /waits/ });
+  await expect(card).toContainText('wants to run');
+  await expect(page.getByRole('link', { name: /Live/ })).toContainText('1');
+  const input = card.getByLabel('Input');
+  await expect(input).toHaveValue(/from-the-model/);
+  await input.fill('{"command": ');
+  await card.getByRole('button', { name: 'Go on with this input' }).click();
+  await expect(card.getByRole('alert')).toContainText('no JSON');
+  await input.fill('{"command": "echo from-the-person > out.txt"}');
+  await card.getByRole('button', { name: 'Go on with this input' }).click();
+  await expect(card.getByLabel('Input')).toHaveValue(/rm kept/);
+  await card.getByLabel('Reason').fill('it is needed');
+  await card.getByRole('button', { name: 'Deny' }).click();
+  expect(await ended).toBe(0);
+  await expect(page.getByText('No agent is stopped')).toBeVisible();
+  expect(world.read('out.txt')).toBe('from-the-person\n');
+  expect(world.read('kept.txt')).toBe('mine\n');
+});
+
+test('what if: one thing is changed, it runs again, and both are compared', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  await page.goto(await world.serve());
+  const { id } = await sessionOf(world, 'make some files');
+  const steps = await world.api<{ items: { number: number; kind: string; tool: string }[] }>(`/sessions/${id}/steps?limit=1000`);
+  const look = steps.items.find((one) => one.kind === 'tool-end' && one.tool === 'bash')?.number;
+  await page.goto(`${world.url}/sessions/${id}/what-if?step=${look}`);
+  const to = page.getByRole('textbox', { name: 'To', exact: true });
+  await expect(to).toHaveValue(/two/);
+  await to.fill('everything is fine');
+  await page.getByRole('button', { name: 'Run it' }).click();
+  await expect(page.locator('div.running')).toContainText('completed', { timeout: 60_000 });
+  await page.getByRole('link', { name: 'Compare with the original' }).click();
+  await expect(page.getByRole('heading', { name: 'Step by step' })).toBeVisible();
+  await expect(page.getByText(/steps the same/)).toBeVisible();
+  expect(world.read('b.txt')).toBe('new\n');
+});
+
+test('words are found in all sessions, and marked', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  world.agent('look for the zebra', [{ text: 'A zebra lives in the äther.', calls: [bash('echo zebra')] }, { text: 'Done.' }]);
+  await page.goto(await world.serve());
+  await page.keyboard.press('/');
+  await page.getByRole('searchbox', { name: 'Words' }).fill('zebra');
+  await page.keyboard.press('Enter');
+  await expect(page.getByText(/\d+ found/)).toBeVisible();
+  await expect(page.locator('mark').first()).toHaveText(/zebra/i);
+  await page.getByRole('list', { name: 'What was found' }).getByRole('link').first().click();
+  await expect(page.getByRole('heading', { name: 'look for the zebra' })).toBeVisible();
+});
+
+test('branches are made, compared, switched to and forgotten', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  world.run('branch', 'create', 'plan-a');
+  await page.goto(await world.serve());
+  await page.getByRole('link', { name: 'make some files' }).click();
+  await page.keyboard.press('Home');
+  await page.getByRole('button', { name: 'Branch' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Create a branch' });
+  await dialog.getByLabel('Name').fill('from-the-start');
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('link', { name: 'Branches' }).click();
+  await expect(page.getByText('from-the-start').first()).toBeVisible();
+  await page.getByLabel('Compare from-the-start').check();
+  await page.getByLabel('Compare main').check();
+  await page.getByRole('link', { name: /^Compare from-the-start and main|^Compare main and/ }).click();
+  await expect(page.getByText(/They end with 2 files/)).toBeVisible();
+  await page.goBack();
+  await page.getByLabel('Switch to from-the-start').click();
+  const plan = page.getByRole('dialog', { name: /Switch to/ });
+  await plan.getByLabel(/I looked at all/).check();
+  await plan.getByRole('button', { name: 'Switch', exact: true }).click();
+  await expect(plan.getByRole('button', { name: 'Undo' })).toBeVisible();
+  expect(world.read('a.txt')).toBe(null);
+  await plan.getByRole('button', { name: 'Undo' }).click();
+  await expect(plan.getByText('Taken back')).toBeVisible();
+  expect(world.read('a.txt')).toBe('two\n');
+  await plan.getByRole('button', { name: 'Close' }).last().click();
+  await page.getByLabel('Forget plan-a').click();
+  await expect(page.getByLabel('Forget plan-a')).toHaveCount(0);
+});
+
+test('the project of a workspace may be gone, and the page says so', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  await page.goto(await world.serve());
+  rmSync(join(world.dir, 'project'), { recursive: true });
+  await page.getByRole('link', { name: 'Checkpoints' }).click();
+  await page.getByLabel(/^Rewind to #/).first().click();
+  await expect(page.getByRole('dialog')).toBeVisible();
+  await expect(page.getByRole('dialog').getByRole('alert').or(page.getByRole('dialog').getByText(/will change/))).toBeVisible();
+});

@@ -1,0 +1,140 @@
+// A store of its own for each test, a project with real files, and the real program that serves it.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { test as base, type Page } from '@playwright/test';
+
+export const PROGRAM = process.env.STEPBACK_PROGRAM ?? join(import.meta.dirname, '../../target/debug/stepback');
+export const OUT = process.env.STEPBACK_STUDIO_OUT ?? join(import.meta.dirname, '../../target/studio');
+
+export interface Call {
+  tool: string;
+  input: Record<string, unknown>;
+}
+export interface Turn {
+  text: string;
+  calls?: Call[];
+  thinks_ms?: number;
+}
+
+export class World {
+  readonly dir = mkdtempSync(join(tmpdir(), 'stepback-studio-'));
+  root = join(this.dir, 'project');
+  store = join(this.dir, 'store');
+  private readonly children: ChildProcess[] = [];
+  private server: ChildProcess | null = null;
+  url = '';
+
+  constructor() {
+    mkdirSync(this.root, { recursive: true });
+    mkdirSync(join(this.dir, 'home'));
+  }
+
+  get environment(): NodeJS.ProcessEnv {
+    return { PATH: process.env.PATH ?? '', HOME: join(this.dir, 'home'), STEPBACK_HOME: this.store, TMPDIR: this.dir, LANG: 'C.UTF-8' };
+  }
+
+  write(path: string, text: string | Buffer) {
+    mkdirSync(dirname(join(this.root, path)), { recursive: true });
+    writeFileSync(join(this.root, path), text);
+  }
+
+  read(path: string): string | null {
+    const full = join(this.root, path);
+    return existsSync(full) ? readFileSync(full, 'utf8') : null;
+  }
+
+  run(...words: string[]): string {
+    return execFileSync(PROGRAM, words, { cwd: this.root, env: this.environment, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  }
+
+  private script(turns: Turn[]): string {
+    const path = join(this.dir, `script-${Math.random().toString(36).slice(2)}.json`);
+    writeFileSync(path, JSON.stringify({ model: 'scripted-1', turns: turns.map((turn) => ({ calls: [], thinks_ms: 0, ...turn })) }));
+    return path;
+  }
+
+  /** The built-in agent does what a script says. */
+  agent(prompt: string, turns: Turn[]) {
+    this.run('agent', '--provider', 'scripted', this.script(turns), prompt);
+  }
+
+  /** The same, while the test goes on. */
+  startAgent(prompt: string, turns: Turn[]): Promise<number | null> {
+    const child = spawn(PROGRAM, ['agent', '--provider', 'scripted', this.script(turns), prompt], { cwd: this.root, env: this.environment, stdio: 'ignore' });
+    this.children.push(child);
+    return new Promise((done) => child.on('exit', done));
+  }
+
+  /** Plays the demo, and takes its project and store for this world's. */
+  demo() {
+    this.run('demo', '--fast');
+    const made = readdirSync(this.dir).find((name) => name.startsWith('stepback-demo-'));
+    if (!made) throw new Error('the demo kept nothing');
+    this.root = join(this.dir, made, 'auth');
+    this.store = join(this.dir, made, 'store');
+  }
+
+  /** Starts the Studio; the address lets a browser in once. */
+  async serve(listen = '127.0.0.1:0'): Promise<string> {
+    const child = spawn(PROGRAM, ['studio', '--no-open', '--json', '--listen', listen], { cwd: this.root, env: this.environment, stdio: ['ignore', 'pipe', 'inherit'] });
+    this.children.push(child);
+    this.server = child;
+    const said = await new Promise<string>((done, fail) => {
+      let text = '';
+      child.stdout?.on('data', (piece: Buffer) => {
+        text += piece.toString();
+        if (text.includes('}')) done(text);
+      });
+      child.on('exit', (code) => fail(new Error(`the server ended with ${code}: ${text}`)));
+    });
+    const document = JSON.parse(said) as { url: string; sign_in_url: string };
+    this.url = document.url;
+    return document.sign_in_url;
+  }
+
+  /** Ends the server at once, as a crash would. */
+  async kill() {
+    const child = this.server;
+    if (!child) return;
+    const gone = new Promise((done) => child.on('exit', done));
+    child.kill('SIGKILL');
+    await gone;
+  }
+
+  async api<T = Record<string, unknown>>(path: string, body?: unknown, method = body === undefined ? 'GET' : 'POST'): Promise<T> {
+    const token = readFileSync(join(this.store, 'server.token'), 'utf8').trim();
+    const answer = await fetch(`${this.url}/api/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+    return (await answer.json()) as T;
+  }
+
+  async end() {
+    for (const child of this.children) if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
+    rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/** Everything the browser complained about that a person would not want to see. */
+export function complaints(page: Page): string[] {
+  const found: string[] = [];
+  page.on('pageerror', (error) => found.push(String(error)));
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text())) found.push(message.text());
+  });
+  return found;
+}
+
+export const test = base.extend<{ world: World }>({
+  world: async ({}, use) => {
+    const world = new World();
+    await use(world);
+    await world.end();
+  },
+});
+export { expect } from '@playwright/test';
