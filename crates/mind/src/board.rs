@@ -163,7 +163,7 @@ impl Mind {
                     dependency.reason.as_ref().map_or(String::new(), |reason| format!(": {}", short(reason)));
                 lines.push(format!(
                     "  {} {} ({}){reason}",
-                    dependency.kind.as_str(),
+                    dependency.kind.verb(),
                     dependency.on,
                     shown(dependency.strength)
                 ));

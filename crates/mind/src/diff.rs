@@ -293,10 +293,11 @@ fn summary(changes: &[Change], before: &Mind, after: &Mind) -> String {
     };
     let added = |change: &Change| change.before.is_none();
     put(of(Kind::Hypothesis, &added), "hypothesis proposed", "hypotheses proposed");
-    put(of(Kind::Hypothesis, &|change| !added(change)), "hypothesis changed", "hypotheses changed");
+    let changed = |change: &Change| change.before.is_some() && change.after.is_some();
+    put(of(Kind::Hypothesis, &changed), "hypothesis changed", "hypotheses changed");
     put(of(Kind::Evidence, &added), "piece of evidence added", "pieces of evidence added");
     put(of(Kind::Belief, &added), "belief added", "beliefs added");
-    put(of(Kind::Belief, &|change| !added(change)), "belief changed", "beliefs changed");
+    put(of(Kind::Belief, &changed), "belief changed", "beliefs changed");
     put(of(Kind::Contradiction, &added), "contradiction", "contradictions");
     let filled = |mind: &Mind| {
         let is_filled = |gap: &crate::item::Gap| gap.status == crate::item::GapStatus::Filled;
@@ -306,6 +307,11 @@ fn summary(changes: &[Change], before: &Mind, after: &Mind) -> String {
     put(of(Kind::Gap, &added), "gap found", "gaps found");
     put(of(Kind::Run, &added), "verification run", "verifications run");
     put(of(Kind::Note, &added), "note added", "notes added");
+    put(
+        changes.iter().filter(|change| change.after.is_none()).count(),
+        "item taken back",
+        "items taken back",
+    );
     match parts.is_empty() {
         true => format!("{} changed.", listed(&changes.iter().map(|change| change.item).collect::<Vec<_>>())),
         false => format!("{}.", parts.join(", ")),

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 pub mod carry;
 pub mod find;
 pub mod live;
+pub mod mind;
 pub mod play;
 pub mod share;
 pub mod store;
@@ -304,6 +305,36 @@ pub enum Command {
     /// Branches: named lines of steps
     #[command(subcommand)]
     Branch(live::Branch),
+    /// What may be true: propose, test, conclude
+    #[command(subcommand)]
+    Hypothesis(mind::Hypothesis),
+    /// What speaks for and against hypotheses
+    #[command(subcommand)]
+    Evidence(mind::Evidence),
+    /// What is held to be true, and what it rests on
+    #[command(subcommand)]
+    Belief(mind::Belief),
+    /// What cannot be true together
+    #[command(subcommand)]
+    Contradiction(mind::Contradiction),
+    /// What is not known, and what to do next
+    #[command(subcommand)]
+    Gap(mind::Gap),
+    /// Checks that run and feed evidence
+    #[command(subcommand)]
+    Verify(mind::verify::Verify),
+    /// Notes
+    #[command(subcommand)]
+    Note(mind::Note),
+    /// Try something out on a branch, with a board of its own
+    #[command(subcommand)]
+    Experiment(mind::Experiment),
+    /// Show the whole board of what is thought, now or at any moment
+    #[command(after_help = mind::MIND)]
+    Mind(mind::Mind),
+    /// Tell an agent that lost its context where it stood
+    #[command(after_help = mind::RECOVER)]
+    Recover(mind::Recover),
     /// Show or change settings
     #[command(
         after_help = "Examples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default"
@@ -498,6 +529,9 @@ pub struct Rewind {
     /// Files and the agent's conversation
     #[arg(long, group = "what", requires = "point")]
     pub both: bool,
+    /// The board of what was thought goes back, too
+    #[arg(long, requires = "point")]
+    pub reasoning: bool,
     /// With --conversation or --both: let the agent go on right away, with this prompt if one is given
     #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,

@@ -198,8 +198,13 @@ impl<'w> Thinker<'w> {
 
 /// The same change, with secrets taken out of its texts.
 fn without_secrets(mutation: &Mutation) -> Result<Mutation, EngineError> {
-    let mut document = json!(mutation);
+    let before = json!(mutation);
+    let mut document = before.clone();
     stepback_redact::redact_value(&mut document);
+    // The same change, then: what JSON cannot say (a number that is none) is refused for what it is.
+    if document == before {
+        return Ok(mutation.clone());
+    }
     serde_json::from_value(document).map_err(|error| {
         EngineError::Input(format!("with secrets taken out, the change makes no sense any more: {error}"))
     })

@@ -45,7 +45,7 @@ impl Mind {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(Effect::of(id, format!("Added {} {id} ({}): {said}", kind.as_str(), shown(confidence))))
+                Ok(Effect::of(id, format!("Added {id} ({}, {}): {said}", kind.as_str(), shown(confidence))))
             }
             Mutation::ReviseBelief { belief, confidence, reason } => {
                 let before = self.held(*belief)?.confidence;
@@ -110,7 +110,7 @@ impl Mind {
                     known.changed = Some(origin.clone());
                 })?;
                 let sure = self.effective().get(&belief.0).copied().unwrap_or(0.0);
-                let said = format!("{belief} {} {on}; it is {} sure with that", kind.as_str(), shown(sure));
+                let said = format!("{belief} {} {on}; with that it is at {}", kind.verb(), shown(sure));
                 Ok(Effect::of(belief, said))
             }
             Mutation::Undepend { belief, on } => {

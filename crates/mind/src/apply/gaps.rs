@@ -17,6 +17,17 @@ const LONGEST_TIMEOUT: u64 = 24 * 60 * 60 * 1000;
 /// Longest output kept of a run, in bytes.
 pub const KEPT_OUTPUT: usize = 4000;
 
+/// A path that leads into the workspace.
+fn inside(path: &str) -> Result<(), MindError> {
+    text("file", path)?;
+    match path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        true => Err(MindError::Senseless(format!(
+            "{path} leads out of the workspace: name a file in it, relative to its root"
+        ))),
+        false => Ok(()),
+    }
+}
+
 impl Mind {
     pub(super) fn apply_gaps(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
         match mutation {
@@ -46,7 +57,7 @@ impl Mind {
                     origin: origin.clone(),
                     changed: None,
                 })?);
-                Ok(Effect::of(id, format!("Added {} {id}: {said}", criticality.as_str())))
+                Ok(Effect::of(id, format!("Added {id} ({}): {said}", criticality.as_str())))
             }
             Mutation::GapAfter { gap, after } => {
                 self.gaps.known(gap.0)?;
@@ -97,6 +108,7 @@ impl Mind {
                 // Within bounds, so exact as a float.
                 within("timeout in milliseconds", *timeout_ms as f64, 1.0, LONGEST_TIMEOUT as f64)?;
                 few("inputs", inputs.len())?;
+                inputs.iter().try_for_each(|input| inside(input))?;
                 let id = VerificationId(self.verifications.push(Verification {
                     title,
                     check: check.clone(),
@@ -187,8 +199,8 @@ impl Mind {
 
     fn check_check(&self, check: &Check) -> Result<(), MindError> {
         let measured = |from: &Measured| match from {
-            Measured::File(path) => text("file", path),
-            Measured::Command(run) => text("command", run),
+            Measured::File(path) => inside(path),
+            Measured::Command(run) => text("command", run).map(drop),
         };
         match check {
             Check::Command { run, exit, contains, lacks } => {
@@ -197,11 +209,11 @@ impl Mind {
                 contains.iter().chain(lacks).try_for_each(|part| text("expected text", part).map(drop))
             }
             Check::SameFiles { left, right } => {
-                text("file", left)?;
-                text("file", right).map(drop)
+                inside(left)?;
+                inside(right)
             }
             Check::FileText { path, text: wanted, .. } => {
-                text("file", path)?;
+                inside(path)?;
                 text("expected text", wanted).map(drop)
             }
             Check::Json { from, pointer, .. } => {
@@ -215,7 +227,7 @@ impl Mind {
             }
             Check::Reference { from, reference, absolute, relative } => {
                 measured(from)?;
-                text("reference", reference)?;
+                inside(reference)?;
                 within("absolute tolerance", *absolute, 0.0, f64::MAX)?;
                 within("relative tolerance", *relative, 0.0, f64::MAX).map(drop)
             }

@@ -179,6 +179,18 @@ words!(
     }
 );
 
+impl DependencyKind {
+    /// Its words in a sentence.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Requires => "requires",
+            Self::DerivedFrom => "is derived from",
+            Self::CausedBy => "is caused by",
+            Self::SupportedBy => "is supported by",
+        }
+    }
+}
+
 impl Severity {
     /// How much it counts in a ranking.
     pub fn weight(self) -> f64 {
