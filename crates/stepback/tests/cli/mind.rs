@@ -154,13 +154,18 @@ fn the_board_of_an_agent_goes_with_a_bundle_a_copy_and_through_a_prune() {
     world.ok(["export", &session, "--format", "bundle", "-o", &bundle]);
     let (taken, copied) = (world.root().join("taken"), world.root().join("copied"));
     let (taken, copied) = (taken.to_string_lossy().into_owned(), copied.to_string_lossy().into_owned());
-    world.ok(["--store", &taken, "import", &bundle]);
+    let imported = json(&world, &["--store", &taken, "import", &bundle]);
+    let workspace = imported["items"][0]["workspace"].as_str().unwrap();
     world.ok(["store", "copy", &world.store.to_string_lossy(), &copied]);
-    for store in [&taken, &copied] {
-        let there = json(&world, &["--store", store, "mind", "--session", "s1"]);
-        assert_eq!((&there["notes"], &there["evidence"]), (&before["notes"], &before["evidence"]), "{store}");
-        world.ok(["--store", store, "fsck"]);
+    let boards = [
+        json(&world, &["--store", &taken, "--workspace", workspace, "mind", "--session", "s1"]),
+        json(&world, &["--store", &copied, "mind", "--session", "s1"]),
+    ];
+    for there in boards {
+        assert_eq!((&there["notes"], &there["evidence"]), (&before["notes"], &before["evidence"]));
     }
+    world.ok(["--store", &taken, "fsck"]);
+    world.ok(["--store", &copied, "fsck"]);
     world.ok(["prune", "--keep-last", "1", "--now"]);
     assert_eq!(json(&world, &["mind"])["notes"], before["notes"]);
     world.expect_sound("a prune");

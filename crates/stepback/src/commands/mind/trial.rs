@@ -65,9 +65,10 @@ pub fn experiment(context: &Context, command: &Experiment) -> Answer {
 pub fn switch(context: &Context, workspace: &Workspace<'_>, branch: &str, agree: &Agree) -> Answer {
     let session = workspace.thinking_session(None, context.now())?;
     let mut thinker = Thinker::new(workspace, &session);
+    // Before the workspace is locked: whoever records a step waits for the workspace, and not the other way round.
+    thinker.leave(&workspace.present_branch()?)?;
     let prepared = workspace.prepare_switch(branch)?;
     let Some(prepared) = rewind::agree(context, prepared, agree)? else { return DONE };
-    thinker.leave(&workspace.present_branch()?)?;
     // Where the board of the branch is, is known as long as it is not the present one.
     let there = Moment::Branch(branch.to_owned());
     let report = workspace.switch(branch, prepared)?;
