@@ -53,7 +53,7 @@ fn think(
             output::document(&document);
             return DONE;
         }
-        thought.effect.said.iter().for_each(|said| output::line(said));
+        thought.effect.said.iter().for_each(output::line);
         if let Some(number) = thought.checkpoint {
             output::say(
                 Paint::stderr().dim(format!("Checkpoint #{number} was made, because files had changed.")),
@@ -94,7 +94,7 @@ fn list(context: &Context, mind: &Mind, part: &str, title: &str, keep: impl Fn(&
     let section = sections.iter().find(|section| section.title == title);
     match section {
         None => output::say(format!("There are no {part} yet.")),
-        Some(section) => section.lines.iter().for_each(|line| output::line(line)),
+        Some(section) => section.lines.iter().for_each(output::line),
     }
     DONE
 }

@@ -125,7 +125,7 @@ fn run(context: &Context, thinker: &mut Thinker<'_>, wanted: &[VerificationId], 
         } else {
             match &verified.thought {
                 Some(thought) => {
-                    thought.effect.said.iter().for_each(|said| output::line(said));
+                    thought.effect.said.iter().for_each(output::line);
                     let undo =
                         format!("\"stepback mind undo {}\" takes what follows from it back.", thought.step);
                     output::say(Paint::stderr().dim(undo));
