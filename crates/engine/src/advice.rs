@@ -1,6 +1,8 @@
 //! What kind of failure an error is, and what to do about it: the same words for whoever asks, on the command line or over
 //! the network.
 
+use stepback_mind::MindError;
+use stepback_model::json::JsonError;
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
@@ -74,6 +76,7 @@ pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
             Kind::Nothing,
             Some("\"stepback op log\" shows what stepback did; \"stepback undo N\" takes back another one"),
         ),
+        EngineError::Mind(error) => of_mind(error),
         EngineError::Input(_) => (Kind::Usage, None),
         EngineError::Busy { .. } => (Kind::Busy, Some("wait until it has finished, then try again")),
         EngineError::GitBusy { .. } => {
@@ -84,6 +87,23 @@ pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
             of(cause).0,
             Some("mend the cause, then run \"stepback status\": it finishes what was begun; nothing is lost"),
         ),
+    }
+}
+
+fn of_mind(error: &MindError) -> (Kind, Option<&'static str>) {
+    match error {
+        MindError::Unknown { .. } | MindError::TakenBack(_) => {
+            (Kind::Nothing, Some("\"stepback mind\" shows the board with all names"))
+        }
+        MindError::Cycle(_) => (
+            Kind::Refused,
+            Some("take one of these dependencies back first, with \"stepback belief undepend\" for beliefs"),
+        ),
+        MindError::State { .. } | MindError::TooMany { .. } => (Kind::Refused, None),
+        MindError::Json(JsonError::Object(_)) | MindError::Unreadable(_) => {
+            (Kind::Store, Some("\"stepback fsck\" says what is damaged and what is not"))
+        }
+        _ => (Kind::Usage, None),
     }
 }
 

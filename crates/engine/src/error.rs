@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use stepback_mind::MindError;
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 use stepback_worktree::WorktreeError;
@@ -53,6 +54,9 @@ pub enum EngineError {
     /// An operation cannot be undone or redone.
     #[error("{0}")]
     CannotUndo(String),
+    /// A change of what an agent thinks was refused, or it cannot be read.
+    #[error(transparent)]
+    Mind(#[from] MindError),
     /// Something given on the command line does not fit.
     #[error("{0}")]
     Input(String),

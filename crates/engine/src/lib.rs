@@ -26,6 +26,7 @@ pub mod merge;
 pub mod path_filter;
 pub mod prune;
 mod reach;
+pub mod reason;
 pub mod recorder;
 pub mod reruns;
 pub mod resolve;

@@ -10,16 +10,20 @@ mod together;
 mod writing;
 
 use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use stepback_mind::Mind;
+use stepback_mind::store::{Place, Written};
 use stepback_model::event::Event;
+use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Started, Step, Trigger};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
-use stepback_store::{Mutation, StoreError};
+use stepback_store::{Mutation, ObjectBatch, StoreError};
 
 pub use self::together::Arrivals;
 use self::writing::{Arriving, Begun, Known};
@@ -130,6 +134,36 @@ pub struct Learned {
     pub memory: Option<Value>,
     /// Names of tools and variables that the session has, no values.
     pub environment: Option<Value>,
+    /// What the agent thinks as of now.
+    pub reasoning: Option<Thinking>,
+    /// The id that its step shall have, because what is recorded names it.
+    pub step: Option<StepId>,
+    /// Nothing is recorded if files are as they were.
+    pub if_changed: bool,
+    /// Tags of the checkpoint, if it becomes one.
+    pub tags: Vec<String>,
+}
+
+/// A mind on its way into the store.
+#[derive(Clone, Debug)]
+pub struct Thinking {
+    /// The mind.
+    pub mind: Mind,
+    /// Where the one it grew from is.
+    pub before: Option<Place>,
+    /// What was written of it, for whoever goes on with it.
+    pub written: Arc<Mutex<Option<Written>>>,
+}
+
+impl Thinking {
+    /// Writes what is new of it.
+    fn store(&self, batch: &dyn ObjectBatch) -> Result<Option<Hash>, EngineError> {
+        let written = self.mind.store(batch, self.before.as_ref())?;
+        let root = written.place.root;
+        // Nobody panics while holding it.
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+        Ok(root)
+    }
 }
 
 /// A recorded step.
@@ -190,8 +224,8 @@ impl Workspace<'_> {
         let known = self.store().session(self.session_id(report))?;
         let stored = |id| Ok(self.store().step(id)?);
         let step = match self.place_for(known.as_ref(), report, |_| None, stored)? {
-            Place::New(step) => step,
-            Place::Taken(recorded, _) => return Ok(recorded),
+            Spot::New(step) => step,
+            Spot::Taken(recorded, _) => return Ok(recorded),
         };
         let is_new = known.is_none();
         let mut session = known.unwrap_or_else(|| self.new_session(report));
@@ -218,6 +252,9 @@ impl Workspace<'_> {
                 Ok(())
             })?;
             let (detail, changed) = written.unwrap_or((None, false));
+            if !changed && report.learned.if_changed {
+                return Ok(Recorded { id: step, number: 0, session: session.id, iteration: 0, kept: false });
+            }
             if changed {
                 set_head = Some(Mutation::SetRef { name: self.head_name(), expected: head, value: step });
             }
@@ -238,7 +275,11 @@ impl Workspace<'_> {
         });
         let mut mutations = vec![set_session(session, is_new)];
         mutations.extend(set_head);
-        mutations.push(Mutation::AppendStep { step: record, annotation: Annotation::default(), trigger });
+        let annotation = match kept {
+            true => Annotation { tags: report.learned.tags.clone(), ..Annotation::default() },
+            false => Annotation::default(),
+        };
+        mutations.push(Mutation::AppendStep { step: record, annotation, trigger });
         let receipt = self.store().commit(batch, &mutations)?;
         if let Some(mut present) = present {
             present.remember();
@@ -273,9 +314,10 @@ impl Workspace<'_> {
         report: &Report<'_>,
         arriving: impl Fn(StepId) -> Option<(usize, &'s Step)>,
         stored: impl Fn(StepId) -> Result<Option<StoredCheckpoint>, EngineError>,
-    ) -> Result<Place, EngineError> {
+    ) -> Result<Spot, EngineError> {
         let Some(key) = &report.event.key else {
-            return Ok(Place::New(StepId::from_bytes(self.engine.env.fresh_id())));
+            let fresh = || StepId::from_bytes(self.engine.env.fresh_id());
+            return Ok(Spot::New(report.learned.step.unwrap_or_else(fresh)));
         };
         let session = known.map_or_else(|| self.session_id(report), |session| session.id);
         let open: Option<&[OpenCall]> = known.map(|session| session.info.open.as_slice());
@@ -283,13 +325,13 @@ impl Workspace<'_> {
             let key = if attempt == 0 { key.clone() } else { format!("{key} again {attempt}") };
             let id = Step::id_of(session, report.event.kind, &key);
             let (taken, at) = match arriving(id) {
-                Some((at, step)) => (Place::Taken(so_far(step), Some(at)), step.at),
+                Some((at, step)) => (Spot::Taken(so_far(step), Some(at)), step.at),
                 None => match stored(id)? {
                     Some(stored) => {
                         let step = &stored.checkpoint.step;
-                        (Place::Taken(so_far(step), None), step.at)
+                        (Spot::Taken(so_far(step), None), step.at)
                     }
-                    None => return Ok(Place::New(id)),
+                    None => return Ok(Spot::New(id)),
                 },
             };
             // The very same moment is the very same report: a note that is taken in once more after a crash.
@@ -338,7 +380,7 @@ impl Workspace<'_> {
     }
 }
 
-enum Place {
+enum Spot {
     New(StepId),
     /// What is known of the step that is there, and which of the arriving ones it is.
     Taken(Recorded, Option<usize>),

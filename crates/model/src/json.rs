@@ -22,6 +22,7 @@
 //! [`MAX_BYTES`]. Both are checked when storing and again when loading: a small store of shared nodes could otherwise
 //! unfold into more than memory holds.
 
+mod assemble;
 mod diff;
 mod node;
 mod read;
@@ -29,6 +30,7 @@ mod read;
 mod tests;
 mod write;
 
+pub use assemble::{Piece, assemble, fields};
 pub use diff::{Difference, diff};
 pub use node::children;
 pub use read::{get, load};

@@ -212,11 +212,13 @@ pub enum StepKind {
     BreakpointHit,
     /// Something could not be recorded.
     Gap,
+    /// What an agent thinks changed: a hypothesis, evidence, a belief, a gap in its knowledge, a check, a note.
+    Reasoning,
 }
 
 impl StepKind {
     /// Every kind.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::TaskCreated,
         Self::TaskAssigned,
         Self::TaskStarted,
@@ -237,6 +239,7 @@ impl StepKind {
         Self::BranchSwitched,
         Self::BreakpointHit,
         Self::Gap,
+        Self::Reasoning,
     ];
 
     /// The stable name.
@@ -262,6 +265,7 @@ impl StepKind {
             Self::BranchSwitched => "branch-switched",
             Self::BreakpointHit => "breakpoint-hit",
             Self::Gap => "gap",
+            Self::Reasoning => "reasoning",
         }
     }
 
@@ -272,7 +276,10 @@ impl StepKind {
 
     /// Whether such steps are made by stepback itself, and never reported by anybody.
     pub fn is_own(self) -> bool {
-        matches!(self, Self::Checkpoint | Self::Rewind | Self::BranchCreated | Self::BranchSwitched)
+        matches!(
+            self,
+            Self::Checkpoint | Self::Rewind | Self::BranchCreated | Self::BranchSwitched | Self::Reasoning
+        )
     }
 }
 

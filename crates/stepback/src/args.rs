@@ -7,9 +7,13 @@ use clap::{Args, Parser, Subcommand};
 pub mod carry;
 pub mod find;
 pub mod live;
+pub mod mind;
 pub mod play;
+mod rewind;
 pub mod share;
 pub mod store;
+
+pub use rewind::Rewind;
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
@@ -310,6 +314,36 @@ pub enum Command {
     /// Branches: named lines of steps
     #[command(subcommand)]
     Branch(live::Branch),
+    /// What may be true: propose, test, conclude
+    #[command(subcommand)]
+    Hypothesis(mind::Hypothesis),
+    /// What speaks for and against hypotheses
+    #[command(subcommand)]
+    Evidence(mind::Evidence),
+    /// What is held to be true, and what it rests on
+    #[command(subcommand)]
+    Belief(mind::Belief),
+    /// What cannot be true together
+    #[command(subcommand)]
+    Contradiction(mind::Contradiction),
+    /// What is not known, and what to do next
+    #[command(subcommand)]
+    Gap(mind::Gap),
+    /// Checks that run and feed evidence
+    #[command(subcommand)]
+    Verify(mind::verify::Verify),
+    /// Notes
+    #[command(subcommand)]
+    Note(mind::Note),
+    /// Try something out on a branch, with a board of its own
+    #[command(subcommand)]
+    Experiment(mind::Experiment),
+    /// Show the whole board of what is thought, now or at any moment
+    #[command(after_help = mind::MIND)]
+    Mind(mind::Mind),
+    /// Tell an agent that lost its context where it stood
+    #[command(after_help = mind::RECOVER)]
+    Recover(mind::Recover),
     /// Show or change settings
     #[command(
         after_help = "Examples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default"
@@ -463,52 +497,6 @@ pub struct Agree {
     /// Do not ask
     #[arg(long, short = 'y')]
     pub yes: bool,
-}
-
-/// Going back.
-#[derive(Debug, Args)]
-pub struct Rewind {
-    /// The point to go back to
-    #[arg(required_unless_present_any = ["changes", "last", "all"])]
-    pub point: Option<String>,
-    /// Only paths that match (can be repeated); a directory stands for what it holds
-    #[arg(long = "path", value_name = "GLOB")]
-    pub paths: Vec<String>,
-    /// Take back one change of "stepback changes" (can be repeated)
-    #[arg(long = "change", value_name = "N", conflicts_with_all = ["last", "all"])]
-    pub changes: Vec<usize>,
-    /// Take back the last N changes
-    #[arg(long, value_name = "N", conflicts_with = "all")]
-    pub last: Option<usize>,
-    /// Take back all changes (after the point, if one is given), keeping what came between by merging
-    #[arg(long)]
-    pub all: bool,
-    /// Take back only this hunk of the one change (can be repeated)
-    #[arg(long = "hunk", value_name = "N", requires = "changes")]
-    pub hunks: Vec<usize>,
-    /// Branches, HEAD and index of git repositories too
-    #[arg(long, conflicts_with_all = ["changes", "last", "all"])]
-    pub git: bool,
-    /// The whole workspace, and not only what agents changed
-    #[arg(long, conflicts_with_all = ["changes", "last", "all", "session"])]
-    pub everything: bool,
-    /// Only what this session changed
-    #[arg(long, value_name = "SESSION")]
-    pub session: Option<String>,
-    /// Files only (this is the default)
-    #[arg(long, group = "what")]
-    pub files: bool,
-    /// The agent's conversation only: it goes on from the point
-    #[arg(long, group = "what", requires = "point")]
-    pub conversation: bool,
-    /// Files and the agent's conversation
-    #[arg(long, group = "what", requires = "point")]
-    pub both: bool,
-    /// With --conversation or --both: let the agent go on right away, with this prompt if one is given
-    #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
-    pub resume: Option<String>,
-    #[command(flatten)]
-    pub agree: Agree,
 }
 
 /// Comparing.

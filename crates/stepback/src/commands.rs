@@ -22,6 +22,7 @@ mod conversation;
 mod diff;
 mod find;
 mod history;
+mod mind;
 mod past;
 mod replay;
 mod rerun;
@@ -46,6 +47,8 @@ pub const DONE: Answer = Ok(ExitCode::SUCCESS);
 /// Runs a command.
 pub fn run(arguments: Arguments) -> Answer {
     let known = |work| Context::open(&arguments, Make::No, work);
+    // A board can be the first thing there is.
+    let any = || Context::open(&arguments, Make::Yes, "");
     match &arguments.command {
         Command::Checkpoint(Checkpoint::Create { label, note, tags }) => {
             let context = Context::open(&arguments, Make::Yes, "files looked at")?;
@@ -119,6 +122,16 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Compare(arguments) => compare::compare(&known("")?, arguments),
         Command::Bisect(arguments) => bisect::bisect(&known("")?, arguments),
         Command::Branch(command) => branch::run(&known("files")?, command),
+        Command::Hypothesis(command) => mind::hypothesis(&any()?, command),
+        Command::Evidence(command) => mind::evidence(&any()?, command),
+        Command::Belief(command) => mind::belief(&any()?, command),
+        Command::Contradiction(command) => mind::contradiction(&any()?, command),
+        Command::Gap(command) => mind::gap(&any()?, command),
+        Command::Verify(command) => mind::verify(&any()?, command),
+        Command::Note(command) => mind::note(&any()?, command),
+        Command::Experiment(command) => mind::experiment(&any()?, command),
+        Command::Mind(arguments) => mind::mind(&any()?, arguments),
+        Command::Recover(arguments) => mind::recover(&any()?, arguments),
         Command::Settings { key, value } => {
             let context = Context::open(&arguments, Make::Yes, "")?;
             agents::settings(&context, key.as_deref(), value.as_deref())

@@ -2,6 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use stepback_mind::Mind;
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
@@ -80,7 +81,11 @@ pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, Engin
         ("reasoning", left.reasoning, right.reasoning),
         ("env", left.env, right.env),
     ] {
-        slots.extend(slot_difference(source, slot, before, after)?);
+        let differences = match slot {
+            "reasoning" => thoughts(source, before, after)?,
+            _ => values(source, before, after)?,
+        };
+        slots.extend(SlotDifference::of(slot, differences));
     }
     Ok(Ends {
         files: between(a.end, b.end)?,
@@ -94,16 +99,16 @@ pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, Engin
     })
 }
 
-fn slot_difference(
+/// In what two values differ.
+fn values(
     source: &dyn ObjectSource,
-    slot: &'static str,
     before: Option<Hash>,
     after: Option<Hash>,
-) -> Result<Option<SlotDifference>, EngineError> {
+) -> Result<Vec<value::Difference>, EngineError> {
     let whole = |hash: Hash| -> Result<Option<Value>, EngineError> {
         value::load(source, hash).map(Some).map_err(unreadable)
     };
-    let differences = match (before, after) {
+    Ok(match (before, after) {
         (None, None) => Vec::new(),
         (Some(before), Some(after)) => value::diff(source, before, after).map_err(unreadable)?,
         (before, after) => {
@@ -111,13 +116,41 @@ fn slot_difference(
             let after = after.map_or(Ok(None), whole)?;
             vec![value::Difference { pointer: String::new(), before, after }]
         }
+    })
+}
+
+/// In what two minds differ, item by item: how they are laid out in the store is nobody's business.
+fn thoughts(
+    source: &dyn ObjectSource,
+    before: Option<Hash>,
+    after: Option<Hash>,
+) -> Result<Vec<value::Difference>, EngineError> {
+    if before == after {
+        return Ok(Vec::new());
+    }
+    let load = |root: Option<Hash>| match root {
+        Some(root) => Ok(Mind::load(source, root)?.0),
+        None => Ok::<_, EngineError>(Mind::default()),
     };
-    let count = |wanted: fn(&value::Difference) -> bool| {
-        differences.iter().filter(|part| wanted(part)).count() as u64
-    };
-    let added = count(|part| part.before.is_none());
-    let removed = count(|part| part.after.is_none());
-    let changed = count(|part| part.before.is_some() && part.after.is_some());
-    let differs = !differences.is_empty();
-    Ok(differs.then_some(SlotDifference { slot, added, removed, changed, differences }))
+    let changes = load(before)?.diff(&load(after)?).changes;
+    let listed = changes.into_iter().map(|change| value::Difference {
+        pointer: format!("/{}/{}", change.item.kind.plural(), change.item),
+        before: change.before,
+        after: change.after,
+    });
+    Ok(listed.collect())
+}
+
+impl SlotDifference {
+    /// Counted; nothing if there is none.
+    fn of(slot: &'static str, differences: Vec<value::Difference>) -> Option<Self> {
+        let count = |wanted: fn(&value::Difference) -> bool| {
+            differences.iter().filter(|part| wanted(part)).count() as u64
+        };
+        let added = count(|part| part.before.is_none());
+        let removed = count(|part| part.after.is_none());
+        let changed = count(|part| part.before.is_some() && part.after.is_some());
+        let differs = !differences.is_empty();
+        differs.then_some(Self { slot, added, removed, changed, differences })
+    }
 }

@@ -11,7 +11,7 @@ use stepback_model::record::{Annotation, Session, Step};
 use stepback_store::Mutation;
 
 use super::writing::{Arriving, Begun, Known};
-use super::{Effect, Place, RecordLock, Recorded, Report, set_session, so_far, until_committed};
+use super::{Effect, RecordLock, Recorded, Report, Spot, set_session, so_far, until_committed};
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
 
@@ -152,8 +152,8 @@ impl Coming {
             _ => Ok(workspace.store().step(id)?),
         };
         let step = match workspace.place_for(met.session.as_ref(), report, find, stored)? {
-            Place::New(step) => step,
-            Place::Taken(recorded, new) => return Ok((recorded, new)),
+            Spot::New(step) => step,
+            Spot::Taken(recorded, new) => return Ok((recorded, new)),
         };
         met.touched = true;
         let session = met.session.get_or_insert_with(|| workspace.new_session(report));

@@ -118,6 +118,9 @@ impl<'a> Begun<'a> {
         if let Some(environment) = &self.report.learned.environment {
             info.slots.env = Some(store_json(arriving.batch, environment)?);
         }
+        if let Some(thinking) = &self.report.learned.reasoning {
+            info.slots.reasoning = thinking.store(arriving.batch)?;
+        }
         state.memory = info.slots.memory;
         state.task = info.slots.task;
         state.env = info.slots.env;
@@ -227,8 +230,14 @@ fn learn(info: &mut SessionInfo, report: &Report<'_>) {
     info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
     if learned.ended {
         info.ended_at = Some(report.at);
-    } else if !learned.quiet && !matches!(report.event.kind, StepKind::ModelStart | StepKind::ModelEnd) {
-        // To be opened is not to go on: Claude Code opens a session that it only forks. Neither is a model that answers late.
+    } else if !learned.quiet
+        && !matches!(
+            report.event.kind,
+            StepKind::ModelStart | StepKind::ModelEnd | StepKind::Reasoning | StepKind::Checkpoint
+        )
+    {
+        // To be opened is not to go on: Claude Code opens a session that it only forks. Neither is a model that answers late,
+        // nor somebody who notes something down about a session that is over.
         info.ended_at = None;
     }
     if info.title.is_none() && report.event.kind == StepKind::UserInput {

@@ -11,7 +11,7 @@ use crate::object::ObjectSink;
 /// A container whose encoding is at most this long is kept inside its parent.
 const INLINE_BYTES: usize = 256;
 /// A text longer than this is a blob.
-const TEXT_BYTES: usize = 4096;
+pub(super) const TEXT_BYTES: usize = 4096;
 /// A container with more members is split.
 const WHOLE_MEMBERS: usize = 128;
 /// A container whose encoding is longer is split, and a group closes when it has reached this.
@@ -50,10 +50,10 @@ pub fn store_fields(sink: &(impl ObjectSink + ?Sized), fields: &[(&str, &Value)]
     writer.container(Shape::Object, members, None)
 }
 
-struct Writer<'a, K: ?Sized> {
-    sink: &'a K,
+pub(super) struct Writer<'a, K: ?Sized> {
+    pub(super) sink: &'a K,
     /// Bytes that may still be written.
-    left: usize,
+    pub(super) left: usize,
 }
 
 impl<K: ObjectSink + ?Sized> Writer<'_, K> {
@@ -67,7 +67,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
     }
 
     /// Stores what is too large to stand in a parent and returns what does. `depth` counts the containers around it.
-    fn part(&mut self, value: &Value, depth: usize) -> Result<Part, JsonError> {
+    pub(super) fn part(&mut self, value: &Value, depth: usize) -> Result<Part, JsonError> {
         match value {
             Value::String(text) if text.len() > TEXT_BYTES => {
                 Ok(Part::Text(self.write(ObjectKind::Blob, text.as_bytes(), None)?))
@@ -82,14 +82,46 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
             Value::Null | Value::Bool(_) | Value::String(_) => Ok(Part::Scalar(value.clone())),
             Value::Array(_) | Value::Object(_) => {
                 let (shape, members) = self.members(value, depth + 1)?;
-                let inline = Part::Inline(shape, members);
-                if fits_inline(&inline) {
-                    return Ok(inline);
-                }
-                let Part::Inline(shape, members) = inline else { return Ok(inline) };
-                Ok(Part::Node(self.container(shape, members, None)?))
+                self.inside(shape, members, None)
             }
         }
+    }
+
+    /// A container inside another: there if it fits, else a node of its own.
+    fn inside(
+        &mut self,
+        shape: Shape,
+        members: Vec<Member>,
+        similar_to: Option<Hash>,
+    ) -> Result<Part, JsonError> {
+        let inline = Part::Inline(shape, members);
+        if fits_inline(&inline) {
+            return Ok(inline);
+        }
+        let Part::Inline(shape, members) = inline else { return Ok(inline) };
+        Ok(Part::Node(self.container(shape, members, similar_to)?))
+    }
+
+    /// A container inside another, of parts that are stored already.
+    pub(super) fn joined(
+        &mut self,
+        shape: Shape,
+        members: impl Iterator<Item = (String, Part)>,
+        similar_to: Option<Hash>,
+    ) -> Result<Part, JsonError> {
+        let members = members.map(|(key, part)| Member { key, part }).collect();
+        self.inside(shape, members, similar_to)
+    }
+
+    /// An object that is a root, of parts that are stored already.
+    pub(super) fn object(
+        &mut self,
+        fields: impl Iterator<Item = (String, Part)>,
+        similar_to: Option<Hash>,
+    ) -> Result<Hash, JsonError> {
+        let mut members: Vec<Member> = fields.map(|(key, part)| Member { key, part }).collect();
+        members.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        self.container(Shape::Object, members, similar_to)
     }
 
     /// The members of a container, sorted if they have keys. `depth` counts containers, this one included.

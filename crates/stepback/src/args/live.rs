@@ -173,6 +173,9 @@ pub enum Branch {
     Switch {
         /// Its name
         name: String,
+        /// The board of what was thought there comes back, too
+        #[arg(long)]
+        reasoning: bool,
         #[command(flatten)]
         agree: super::Agree,
     },

@@ -12,7 +12,7 @@ use stepback_model::record::{Annotation, Trigger};
 use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
 
-use super::{Answer, DONE, conversation, rewind};
+use super::{Answer, DONE, conversation, mind, rewind};
 use crate::args::live::Branch;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -31,7 +31,8 @@ pub fn run(context: &Context, command: &Branch) -> Answer {
             create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref())
         }
         Branch::List => list(context, &workspace),
-        Branch::Switch { name, agree } => {
+        Branch::Switch { name, reasoning: true, agree } => mind::switch(context, &workspace, name, agree),
+        Branch::Switch { name, reasoning: false, agree } => {
             let prepared = workspace.prepare_switch(name)?;
             let Some(prepared) = rewind::agree(context, prepared, agree)? else { return DONE };
             let report = workspace.switch(name, prepared)?;

@@ -16,7 +16,7 @@ use stepback_worktree::apply::Outcome;
 use stepback_worktree::git_index;
 
 use super::conversation::{self, Continued};
-use super::{Answer, DONE, view};
+use super::{Answer, DONE, mind, view};
 use crate::args::{Agree, Rewind};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -54,8 +54,14 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
         return conversation_alone(context, &workspace, target, arguments);
     }
     let mut prepared = workspace.prepare_rewind(&request)?;
+    let board = request.target.as_ref().filter(|_| arguments.reasoning);
     if prepared.plan.is_empty() && !arguments.both {
-        return nothing_to_do(context, &prepared, arguments.agree.dry_run);
+        let answer = nothing_to_do(context, &prepared, arguments.agree.dry_run);
+        drop(prepared);
+        if let Some(target) = board {
+            mind::go_back(context, &workspace, target, arguments.agree.dry_run)?;
+        }
+        return answer;
     }
     if !context.json {
         prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
@@ -69,6 +75,9 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
     };
     let Some(prepared) = agree(context, prepared, &arguments.agree)? else { return DONE };
     let report = workspace.apply(prepared)?;
+    if let Some(target) = board {
+        mind::go_back(context, &workspace, target, false)?;
+    }
     match (&request.target, conversation) {
         (Some(_), Some(planned)) => {
             // Files first: the agent compares what it knows with what is there when it goes on.

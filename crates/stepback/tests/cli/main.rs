@@ -19,6 +19,7 @@ mod hooks_input;
 mod hooks_secrets;
 mod hooks_session;
 mod hostile;
+mod mind;
 mod postgres;
 mod proxy;
 mod proxy_replay;

@@ -1,0 +1,49 @@
+//! What an agent thinks, as part of its session: changed step by step, seen at any moment, taken back and joined.
+//!
+//! Every change is a step of kind `reasoning` whose state has the mind after it. Such a step has no files of its own; where a
+//! change is worth a checkpoint and files have changed, a checkpoint is made first. So the mind of a moment is that of the
+//! newest such step at or before it, and giving up checkpoints never gives up what was thought.
+
+mod joining;
+mod moment;
+mod process;
+mod recover;
+mod thinker;
+mod verify;
+
+pub use self::joining::Joined;
+pub use self::moment::{Moment, Seen};
+pub use self::recover::{Ran, Recovery};
+pub use self::thinker::{Thinker, Thought};
+pub use self::verify::Verified;
+
+use stepback_model::record::Session;
+use stepback_model::time::Timestamp;
+
+use crate::error::EngineError;
+use crate::session::status;
+use crate::workspace::Workspace;
+
+impl Workspace<'_> {
+    /// Whose mind is meant: that of the session that is named, else of the one agent that is at work here, else of the person.
+    pub fn thinking_session(&self, named: Option<&str>, now: Timestamp) -> Result<Session, EngineError> {
+        if let Some(text) = named {
+            return self.find_session(text);
+        }
+        let mut live = self.agent_sessions()?;
+        live.retain(|session| !session.info.imported && status(session, false, now) == "active");
+        match live.len() {
+            0 => Ok(self.session.clone()),
+            1 => Ok(live.remove(0)),
+            _ => {
+                let names: Vec<String> =
+                    live.iter().map(|session| format!("{} {}", session.agent, session.id.short())).collect();
+                Err(EngineError::Input(format!(
+                    "{} agents are at work here ({}); say whose board is meant with --session",
+                    live.len(),
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+}

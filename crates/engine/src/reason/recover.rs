@@ -1,0 +1,218 @@
+//! The page that tells an agent where it stood, from its mind and from the record of its session.
+
+use serde::Serialize;
+use serde_json::Value;
+use stepback_mind::Item;
+use stepback_mind::recovery::Around;
+use stepback_model::record::{Session, StepKind};
+use stepback_model::time::Timestamp;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use super::moment::Moment;
+use crate::diff;
+use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+/// How many commands and files a page has at most.
+const SHOWN: usize = 8;
+/// How many checkpoints are looked at for files that changed.
+const LOOKED_AT: usize = 12;
+
+/// Where an agent stood.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Recovery {
+    /// The page, in Markdown.
+    pub page: String,
+    /// How many tokens it was allowed to have.
+    pub budget: usize,
+    /// The newest item of each kind on the board.
+    pub newest: Vec<Item>,
+    /// The number of the step that made the board what it is.
+    pub step: Option<u64>,
+}
+
+/// A command that was run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Ran {
+    /// The number of the step at which it ended.
+    pub step: u64,
+    /// When.
+    pub at: Timestamp,
+    /// The tool.
+    pub tool: String,
+    /// The command.
+    pub command: String,
+    /// Where, if it is known.
+    pub directory: Option<String>,
+    /// The exit code, if it is known.
+    pub exit: Option<i64>,
+    /// Whether it failed.
+    pub failed: bool,
+    /// The beginning of what it printed.
+    pub output: String,
+}
+
+impl Workspace<'_> {
+    /// Commands that a session ran, newest first, up to a moment.
+    pub fn commands_of(
+        &self,
+        session: &Session,
+        until: Option<u64>,
+        most: usize,
+    ) -> Result<Vec<Ran>, EngineError> {
+        let mut found = Vec::new();
+        let mut before = until.map(|number| number.saturating_add(1));
+        while found.len() < most {
+            let query = Query {
+                session: Some(session.id),
+                kinds: vec![StepKind::ToolEnd],
+                before,
+                limit: Some(64),
+                ..Query::default()
+            };
+            let steps = self.store().steps(self.record.id, &query)?;
+            let Some(last) = steps.last() else { break };
+            before = Some(last.checkpoint.step.number);
+            for stored in &steps {
+                found.extend(self.command_in(stored)?);
+            }
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// The command that a call ran, if it ran one.
+    fn command_in(&self, stored: &StoredCheckpoint) -> Result<Option<Ran>, EngineError> {
+        let step = &stored.checkpoint.step;
+        let Some(detail) = self.detail_of(step)? else { return Ok(None) };
+        let text = |value: &Value, names: &[&str]| {
+            names.iter().find_map(|name| Some(value.pointer(name)?.as_str()?.to_owned()))
+        };
+        let mut input = detail.get("input").cloned().unwrap_or_default();
+        if input.is_null()
+            && let Some(start) = detail.get("start").and_then(|id| serde_json::from_value(id.clone()).ok())
+            && let Some(start) = self.store().step(start)?
+        {
+            let began = self.detail_of(&start.checkpoint.step)?.unwrap_or_default();
+            input = began.get("input").cloned().unwrap_or_default();
+        }
+        let Some(command) = text(&input, &["/command", "/cmd", "/script"]) else { return Ok(None) };
+        let output = detail.get("output").cloned().unwrap_or_default();
+        let exit = ["/exit_code", "/exitCode", "/metadata/exit_code", "/metadata/exit"];
+        let mut printed = match &output {
+            Value::String(text) => text.clone(),
+            other => text(other, &["/stdout", "/output", "/content"]).unwrap_or_default(),
+        };
+        printed.truncate(printed.floor_char_boundary(400));
+        Ok(Some(Ran {
+            step: step.number,
+            at: step.at,
+            tool: step.facts.tool.clone().unwrap_or_default(),
+            command,
+            directory: text(&input, &["/cwd", "/workdir", "/directory"]),
+            exit: exit.iter().find_map(|place| output.pointer(place)?.as_i64()),
+            failed: step.facts.failed,
+            output: printed,
+        }))
+    }
+
+    /// Where the agent stood, in at most `budget` tokens.
+    pub fn recovery(
+        &self,
+        session: &Session,
+        moment: &Moment,
+        budget: usize,
+        now: Timestamp,
+    ) -> Result<Recovery, EngineError> {
+        let seen = self.mind_at(session, moment)?;
+        let until = match moment {
+            Moment::Now => None,
+            _ => seen.step.as_ref().map(|stored| stored.checkpoint.step.number),
+        };
+        let query = Query {
+            session: Some(session.id),
+            before: until.map(|number| number.saturating_add(1)),
+            limit: Some(1),
+            ..Query::default()
+        };
+        let last = self.store().steps(self.record.id, &query)?.pop();
+        let prompts = Query { kinds: vec![StepKind::UserInput], ..query };
+        let prompt = self.store().steps(self.record.id, &prompts)?.pop();
+        let commands = self.commands_of(session, until, SHOWN)?;
+        let around = Around {
+            heading: heading(session, last.as_ref(), seen.step.as_ref(), now),
+            prompt: prompt.map(|stored| stored.checkpoint.step.summary),
+            commands: commands.iter().map(line).collect(),
+            changed: self.recently_changed(until)?,
+            closing: vec![
+                "`stepback mind` shows the whole board, `stepback log` every step.".to_owned(),
+                "Go on from here: do not find out again what is settled.".to_owned(),
+            ],
+        };
+        let page = seen.mind.recovery(&around, budget);
+        let step = seen.step.map(|stored| stored.checkpoint.step.number);
+        Ok(Recovery { page, budget, newest: seen.mind.newest(), step })
+    }
+
+    /// Paths that changed at the last checkpoints of the present line, newest first, each once.
+    fn recently_changed(&self, until: Option<u64>) -> Result<Vec<String>, EngineError> {
+        let Ok(head) = self.head() else { return Ok(Vec::new()) };
+        let mut line = self.ancestry(&head)?;
+        line.retain(|stored| {
+            until.is_none_or(|until| stored.checkpoint.step.number <= until) && !stored.purged
+        });
+        let mut found: Vec<String> = Vec::new();
+        for pair in line.windows(2).take(LOOKED_AT) {
+            let (Ok(after), Ok(before)) = (self.state_of(&pair[0]), self.state_of(&pair[1])) else { break };
+            for change in diff::visible(self.store(), &before, &after)? {
+                let path = change.path.to_string();
+                let number = pair[0].checkpoint.step.number;
+                let kind = change.kind().as_str();
+                if !found.iter().any(|known| known.starts_with(&format!("{path} "))) {
+                    found.push(format!("{path} {kind} at #{number}"));
+                }
+            }
+            if found.len() > SHOWN {
+                found.truncate(SHOWN);
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn heading(
+    session: &Session,
+    last: Option<&StoredCheckpoint>,
+    thought: Option<&StoredCheckpoint>,
+    now: Timestamp,
+) -> Vec<String> {
+    let mut lines = vec![format!("# Where you stood ({} {})", session.agent, session.id.short())];
+    if let Some(step) = last.map(|stored| &stored.checkpoint.step) {
+        lines.push(format!(
+            "Last step #{}, iteration {}, {}: {}",
+            step.number,
+            step.facts.iteration,
+            step.at.ago(now),
+            step.summary
+        ));
+    }
+    match thought.map(|stored| &stored.checkpoint.step) {
+        Some(step) => {
+            lines.push(format!("Last thought #{}, {}: {}", step.number, step.at.ago(now), step.summary))
+        }
+        None => lines.push("Nothing was put on the board yet.".to_owned()),
+    }
+    lines
+}
+
+fn line(ran: &Ran) -> String {
+    let exit = match (ran.exit, ran.failed) {
+        (Some(code), _) => format!(" → exit {code}"),
+        (None, true) => " → failed".to_owned(),
+        (None, false) => String::new(),
+    };
+    let mut command = ran.command.lines().next().unwrap_or_default().to_owned();
+    command.truncate(command.floor_char_boundary(120));
+    format!("#{} {command}{exit}", ran.step)
+}

@@ -1,0 +1,142 @@
+//! Checks that really run.
+
+use serde_json::json;
+use stepback_engine::reason::{Thinker, Verified};
+use stepback_mind::Mutation;
+use stepback_mind::ids::{HypothesisId, VerificationId};
+use stepback_mind::item::{Act, Check, Measured, Outcome};
+
+use crate::place::{Place, propose, think};
+
+fn add(check: Check, inputs: &[&str]) -> Mutation {
+    Mutation::AddVerification {
+        title: "it is so".into(),
+        check,
+        timeout_ms: 20_000,
+        inputs: inputs.iter().map(ToString::to_string).collect(),
+        on_pass: vec![Act::Evidence { hypothesis: HypothesisId(1), strength: 0.5 }],
+        on_fail: vec![Act::Evidence { hypothesis: HypothesisId(1), strength: -0.5 }],
+    }
+}
+
+fn command(run: &str) -> Check {
+    Check::Command { run: run.into(), exit: 0, contains: Vec::new(), lacks: Vec::new() }
+}
+
+/// Plans a check and runs it.
+fn check(thinker: &mut Thinker<'_>, check: Check) -> Verified {
+    think(thinker, add(check, &[]));
+    let id = VerificationId(thinker.mind().unwrap().verifications.newest());
+    thinker.verify(id, false).unwrap()
+}
+
+#[test]
+fn every_kind_of_check_passes_and_fails() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    think(&mut thinker, propose("it"));
+    place.write("a", "one\ntwo\n");
+    place.write("b", "one\ntwo\n");
+    place.write("c", "one\n2\n");
+    place.write("doc.json", "{\"rows\": [1, 2, 3]}");
+    place.write("numbers", "1.0 2.0 3.1");
+    place.write("reference", "1 2 3");
+    let with = |contains: &[&str], lacks: &[&str]| Check::Command {
+        run: "echo hello; exit 3".into(),
+        exit: 3,
+        contains: contains.iter().map(ToString::to_string).collect(),
+        lacks: lacks.iter().map(ToString::to_string).collect(),
+    };
+    let same = |left: &str, right: &str| Check::SameFiles { left: left.into(), right: right.into() };
+    let text = |text: &str, absent| Check::FileText { path: "a".into(), text: text.into(), absent };
+    let row = |from, equals| Check::Json { from, pointer: "/rows/1".into(), equals };
+    let close = |relative| Check::Reference {
+        from: Measured::Command("cat numbers".into()),
+        reference: "reference".into(),
+        absolute: 0.0,
+        relative,
+    };
+    let file = |name: &str| Measured::File(name.into());
+    let cases = [
+        (with(&["hell"], &["bye"]), Outcome::Passed, "its exit code is 3"),
+        (with(&["bye"], &[]), Outcome::Failed, "\"bye\" is not in what it printed"),
+        (with(&[], &["hello"]), Outcome::Failed, "\"hello\" is in what it printed"),
+        (command("exit 1"), Outcome::Failed, "its exit code is 1, not 0"),
+        (command("/no/such/program"), Outcome::Error, "cannot be run"),
+        (command("kill -9 $$"), Outcome::Error, "signal 9"),
+        (same("a", "b"), Outcome::Passed, "the same 8 bytes"),
+        (same("a", "c"), Outcome::Failed, "differ from byte 4 on (line 2)"),
+        (same("a", "nothing"), Outcome::Error, "nothing cannot be read"),
+        (text("two", false), Outcome::Passed, "\"two\" is in a"),
+        (text("two", true), Outcome::Failed, "\"two\" is in a"),
+        (row(file("doc.json"), json!(2)), Outcome::Passed, "/rows/1 is 2"),
+        (row(Measured::Command("cat doc.json".into()), json!(3)), Outcome::Failed, "/rows/1 is 2, not 3"),
+        (row(file("a"), json!(3)), Outcome::Error, "no JSON document"),
+        (close(0.05), Outcome::Passed, "close enough"),
+        (close(0.01), Outcome::Failed, "number 3 is 3.1"),
+    ];
+    for (plan, outcome, reason) in cases {
+        let shown = format!("{plan:?}");
+        let verified = check(&mut thinker, plan);
+        assert_eq!(verified.outcome, outcome, "{shown}: {}", verified.reason);
+        assert!(verified.reason.contains(reason), "{shown}: {}", verified.reason);
+    }
+    for outside in ["../x", "/etc/passwd", "a/../../x"] {
+        let error = thinker.think(&add(same(outside, "a"), &[])).unwrap_err().to_string();
+        assert!(error.contains("leads out of the workspace"), "{error}");
+    }
+}
+
+#[test]
+fn a_check_that_hangs_is_ended_and_says_nothing_about_the_hypothesis() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    think(&mut thinker, propose("it"));
+    let Mutation::AddVerification { title, check, inputs, on_pass, on_fail, .. } =
+        add(command("echo begun; sleep 1000"), &[])
+    else {
+        unreachable!()
+    };
+    think(
+        &mut thinker,
+        Mutation::AddVerification { title, check, timeout_ms: 200, inputs, on_pass, on_fail },
+    );
+    let verified = thinker.verify(VerificationId(1), false).unwrap();
+    assert_eq!(verified.outcome, Outcome::TimedOut);
+    let mind = thinker.mind().unwrap();
+    assert_eq!(mind.runs.get(1).unwrap().output, "begun\n");
+    assert!(mind.evidence.is_empty());
+}
+
+#[test]
+fn an_outcome_is_used_again_while_its_inputs_are_the_same() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    think(&mut thinker, propose("it"));
+    place.write("input.txt", "1");
+    let counting = command("echo run >> count; grep -q 1 input.txt");
+    think(&mut thinker, add(counting, &["*.txt"]));
+    let id = VerificationId(1);
+    let count = || std::fs::read_to_string(place.root.join("count")).unwrap().lines().count();
+    assert_eq!(thinker.verify(id, false).unwrap().outcome, Outcome::Passed);
+    let again = thinker.verify(id, false).unwrap();
+    assert_eq!((again.outcome, again.thought), (Outcome::Passed, None));
+    assert_eq!(count(), 1);
+    thinker.verify(id, true).unwrap();
+    assert_eq!(count(), 2, "a fresh run was asked for");
+    place.write("input.txt", "2");
+    assert_eq!(thinker.verify(id, false).unwrap().outcome, Outcome::Failed);
+    assert_eq!(count(), 3);
+    place.write("input.txt", "1");
+    assert!(thinker.verify(id, false).unwrap().cached.is_some(), "as it was before");
+    assert_eq!(count(), 3);
+}

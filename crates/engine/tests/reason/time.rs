@@ -1,0 +1,293 @@
+//! The mind at any moment, restored, taken back, joined, and never lost.
+
+use serde_json::Value;
+use stepback_engine::Workspace;
+use stepback_engine::compare::{Side, compare};
+use stepback_engine::prune::Rules;
+use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::recorder::Effect;
+use stepback_mind::ids::HypothesisId;
+use stepback_mind::item::HypothesisStatus;
+use stepback_mind::{Mind, Mutation, Origin};
+use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_store::port::Query;
+
+use crate::place::{Place, conclude, evidence, propose, think};
+
+/// The mind that a session's thoughts lead to, applied one after the other from the beginning, with the step of each.
+fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, Mind)> {
+    let query = Query {
+        session: Some(session.id),
+        kinds: vec![StepKind::Reasoning],
+        oldest_first: true,
+        ..Query::default()
+    };
+    let mut mind = Mind::default();
+    let mut versions = Vec::new();
+    for stored in workspace.store().steps(workspace.record.id, &query).unwrap() {
+        let step = stored.checkpoint.step;
+        let detail = workspace.detail_of(&step).unwrap().unwrap();
+        let mutation: Mutation = serde_json::from_value(detail["input"].clone()).unwrap();
+        let during = detail.pointer("/metadata/during").cloned().unwrap_or(Value::Null);
+        let during = serde_json::from_value(during).unwrap();
+        mind.apply(&mutation, &Origin { at: step.at, step: step.id, during }).unwrap();
+        versions.push((step.number, mind.clone()));
+    }
+    versions
+}
+
+#[test]
+fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
+    for place in [Place::new(), Place::in_memory()] {
+        let engine = place.engine();
+        let workspace = engine.workspace(&place.root).unwrap();
+        let session = place.session(&workspace);
+        let mut thinker = Thinker::new(&workspace, &session);
+        for number in 1..=150u32 {
+            place.wait(60);
+            match number % 7 {
+                1 => drop(think(&mut thinker, propose(&format!("hypothesis {number}")))),
+                2 => drop(think(&mut thinker, conclude(number / 7 + 1, HypothesisStatus::Testing))),
+                3 => place.report(&workspace, StepKind::ToolStart, Some(&number.to_string()), Effect::Before),
+                4 => {
+                    place.write("file", &number.to_string());
+                    drop(think(&mut thinker, conclude(number / 7 + 1, HypothesisStatus::Rejected)));
+                }
+                5 => place.report(
+                    &workspace,
+                    StepKind::ToolEnd,
+                    Some(&(number - 2).to_string()),
+                    Effect::After,
+                ),
+                // Somebody else goes on with it, who knows nothing of what was read before.
+                6 => drop(think(
+                    &mut Thinker::new(&workspace, &session),
+                    evidence(1, 0.2, &number.to_string()),
+                )),
+                _ => drop(think(&mut thinker, evidence(number / 14 + 1, -0.1, &number.to_string()))),
+            }
+        }
+        let versions = replayed(&workspace, &session);
+        assert!(versions.len() > 100);
+        let newest = workspace.newest_number().unwrap();
+        for number in 0..=newest {
+            let expected = versions.iter().rev().find(|(at, _)| *at <= number);
+            let expected = expected.map_or_else(Mind::default, |(_, mind)| mind.clone());
+            let seen = workspace.mind_at(&session, &Moment::Step(number)).unwrap();
+            assert_eq!(seen.mind, expected, "#{number}");
+        }
+        assert_eq!(thinker.mind().unwrap(), versions.last().unwrap().1);
+        // By time: the moment of a step is after it, a microsecond earlier is before it.
+        let third = workspace.mind_at(&session, &Moment::Step(versions[40].0)).unwrap().step.unwrap();
+        let at = third.checkpoint.step.at;
+        assert_eq!(workspace.mind_at(&session, &Moment::Time(at)).unwrap().mind, versions[40].1);
+        let before = stepback_model::time::Timestamp::from_micros(at.as_micros() - 1);
+        assert_eq!(workspace.mind_at(&session, &Moment::Time(before)).unwrap().mind, versions[39].1);
+    }
+}
+
+#[test]
+fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let mut expected = Vec::new();
+    for round in 1..=100u32 {
+        place.wait(600);
+        place.write("file", &round.to_string());
+        let mut thinker = Thinker::new(&workspace, &session);
+        think(&mut thinker, propose(&format!("hypothesis {round}")));
+        think(&mut thinker, evidence(round, 0.5, "the log"));
+        let thought = think(&mut thinker, conclude(round, HypothesisStatus::Confirmed));
+        // The agent is about to forget everything.
+        place.report(&workspace, StepKind::StateChange, None, Effect::Keep(Trigger::Automatic));
+        expected.push((thought.step, thinker.mind().unwrap()));
+    }
+    let rules = Rules { keep_last: Some(1), now: true, ..Rules::default() };
+    let plan = workspace.plan_prune(rules).unwrap();
+    assert!(plan.hide.len() > 50, "there were checkpoints to give up");
+    workspace.prune(plan).unwrap();
+    for (step, mind) in &expected {
+        let seen = workspace.mind_at(&session, &Moment::Step(*step)).unwrap();
+        assert_eq!(seen.mind, *mind, "#{step}");
+    }
+    let page = workspace.recovery(&session, &Moment::Now, 4000, place.now()).unwrap().page;
+    assert!(page.contains("H100 confirmed"), "{page}");
+    assert_eq!(engine.check().unwrap().problems, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_worth_a_checkpoint_makes_one_if_files_have_changed() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    place.write("file", "1");
+    assert_eq!(think(&mut thinker, propose("it")).checkpoint, None, "a proposal is not");
+    let thought = think(&mut thinker, conclude(1, HypothesisStatus::Testing));
+    let number = thought.checkpoint.unwrap();
+    let stored = workspace.store().step_numbered(workspace.record.id, number).unwrap().unwrap();
+    assert_eq!(stored.checkpoint.annotation.tags, ["hypothesis-status"]);
+    assert_eq!(stored.checkpoint.trigger, Some(Trigger::Automatic));
+    assert_eq!(
+        think(&mut thinker, conclude(1, HypothesisStatus::Confirmed)).checkpoint,
+        None,
+        "nothing changed"
+    );
+    place.write("file", "2");
+    place.wait(301);
+    assert!(think(&mut thinker, propose("after a while")).checkpoint.is_some());
+    // The thought itself has no files of its own, so its files are those of the checkpoint.
+    let last = workspace.store().step_numbered(workspace.record.id, workspace.newest_number().unwrap());
+    assert!(last.unwrap().unwrap().checkpoint.trigger.is_none());
+}
+
+#[test]
+fn a_thought_during_a_call_is_joined_to_it_and_does_not_end_it() {
+    let place = Place::in_memory();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    place.report(&workspace, StepKind::ToolStart, Some("call"), Effect::Before);
+    let open = workspace.store().session(session.id).unwrap().unwrap().info.open;
+    let mut thinker = Thinker::new(&workspace, &session);
+    think(&mut thinker, propose("it"));
+    place.write("file", "changed by the call");
+    think(&mut thinker, conclude(1, HypothesisStatus::Rejected));
+    let after = workspace.store().session(session.id).unwrap().unwrap().info.open;
+    assert_eq!(after, open, "the call goes on");
+    let mind = thinker.mind().unwrap();
+    assert_eq!(mind.hypotheses.get(1).unwrap().origin.during, Some(open[0].step));
+}
+
+#[test]
+fn a_board_is_restored_and_single_changes_are_taken_back() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    think(&mut thinker, propose("it is the cache"));
+    let first = thinker.mind().unwrap();
+    let moment = Moment::Step(workspace.newest_number().unwrap());
+    let added = think(&mut thinker, evidence(1, 0.9, "the log"));
+    think(&mut thinker, propose("it is the clock"));
+    let dry = thinker.take_back(Some(added.step), true).unwrap();
+    assert_eq!(dry.step, None);
+    let back = thinker.take_back(Some(added.step), false).unwrap();
+    assert!(back.conflicts.is_empty());
+    assert_eq!(back.diff.changes[0].sentence, "H1 fell from 0.94 to 0.5 after E1");
+    let mind = thinker.mind().unwrap();
+    assert!(mind.evidence.is_empty() && mind.hypotheses.count() == 2, "what came later stays");
+    thinker.restore(&moment, false).unwrap();
+    assert_eq!(thinker.mind().unwrap(), first);
+    // Taking that back leads to what was before it.
+    thinker.take_back(None, false).unwrap();
+    assert_eq!(thinker.mind().unwrap().document(), mind.document());
+    let error = thinker.take_back(Some(1), false).unwrap_err().to_string();
+    assert!(error.contains("is no thought"), "{error}");
+    assert_eq!(thinker.take_back(Some(added.step), false).unwrap().step, None, "it is taken back already");
+}
+
+#[test]
+fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    place.write("file", "1");
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    think(&mut thinker, propose("it is the cache"));
+    workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
+    let start = Mutation::StartExperiment {
+        branch: "no-cache".into(),
+        hypothesis: Some(HypothesisId(1)),
+        success: "the test passes".into(),
+    };
+    think(&mut thinker, start);
+    workspace.create_branch("no-cache", &workspace.head().unwrap()).unwrap();
+    thinker.leave("main").unwrap();
+    workspace.switch("no-cache", workspace.prepare_switch("no-cache").unwrap()).unwrap();
+    think(&mut thinker, evidence(1, 0.9, "the test"));
+    think(&mut thinker, conclude(1, HypothesisStatus::Confirmed));
+    thinker.leave("no-cache").unwrap();
+    workspace.switch("main", workspace.prepare_switch("main").unwrap()).unwrap();
+    thinker.restore(&Moment::Branch("main".into()), false).unwrap();
+    assert_eq!(thinker.mind().unwrap().hypotheses.get(1).unwrap().status, HypothesisStatus::Active);
+    think(&mut thinker, evidence(1, 0.1, "a hunch"));
+    let there = Moment::Branch("no-cache".into());
+    let joined = thinker.merge(&there, None, false, false).unwrap();
+    assert!(joined.conflicts.is_empty(), "{:?}", joined.conflicts);
+    let mind = thinker.mind().unwrap();
+    assert_eq!(mind.hypotheses.get(1).unwrap().status, HypothesisStatus::Confirmed);
+    assert_eq!(mind.evidence.count(), 2);
+    assert_eq!(joined.renamed.len(), 1, "both had an E1");
+    let error = thinker.merge(&Moment::Step(3), None, false, false).unwrap_err().to_string();
+    assert!(error.contains("--base"), "{error}");
+}
+
+#[test]
+fn a_comparison_tells_what_was_thought() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    place.write("file", "1");
+    workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    let point = |number| workspace.store().step_numbered(workspace.record.id, number).unwrap().unwrap();
+    let before = think(&mut thinker, propose("it")).step;
+    let after = think(&mut thinker, evidence(1, 0.5, "the log")).step;
+    let side = |number| Side::of_point(&workspace, &point(number)).unwrap();
+    let comparison = compare(workspace.store(), &side(before), &side(after)).unwrap();
+    let slot = comparison.ends.slots.iter().find(|slot| slot.slot == "reasoning").unwrap();
+    let pointers: Vec<&str> = slot.differences.iter().map(|part| part.pointer.as_str()).collect();
+    assert_eq!(pointers, ["/hypotheses/H1", "/evidence/E1"]);
+    assert_eq!((slot.added, slot.changed), (1, 1));
+}
+
+#[test]
+fn whose_board_is_meant_is_found_out_or_asked_for() {
+    let place = Place::in_memory();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let now = || place.now();
+    assert_eq!(workspace.thinking_session(None, now()).unwrap().agent, Session::PERSON);
+    let session = place.session(&workspace);
+    assert_eq!(workspace.thinking_session(None, now()).unwrap().id, session.id);
+    let lock = workspace.lock_recording().unwrap();
+    let event = stepback_model::event::Event::new("other", "t", StepKind::AgentStep, "begun");
+    let report = stepback_engine::recorder::Report {
+        event,
+        effect: Effect::None,
+        at: now(),
+        conversation: None,
+        paths: Vec::new(),
+        learned: Default::default(),
+    };
+    workspace.record(&lock, &report).unwrap();
+    drop(lock);
+    let error = workspace.thinking_session(None, now()).unwrap_err().to_string();
+    assert!(error.starts_with("2 agents are at work here"), "{error}");
+    assert_eq!(workspace.thinking_session(Some("t"), now()).unwrap().agent, "other");
+    place.wait(7200);
+    assert_eq!(workspace.thinking_session(None, now()).unwrap().agent, Session::PERSON, "they are idle");
+}
+
+#[test]
+fn secrets_are_not_put_on_the_board() {
+    let place = Place::in_memory();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    let mut thinker = Thinker::new(&workspace, &session);
+    let secret = concat!("ghp_", "x7Qm2Lk9Vb4Tz8Wc1Nf6Rj3Hy5Pd0Gs2Aa4E");
+    think(&mut thinker, propose(&format!("the token {secret} is wrong")));
+    let statement = thinker.mind().unwrap().hypotheses.get(1).unwrap().statement.clone();
+    assert!(!statement.contains(secret), "{statement}");
+    let step = workspace.store().steps(workspace.record.id, &Query::default()).unwrap().remove(0);
+    let detail = workspace.detail_of(&step.checkpoint.step).unwrap().unwrap().to_string();
+    assert!(!detail.contains(secret) && !step.checkpoint.step.summary.contains(secret));
+}

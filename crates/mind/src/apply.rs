@@ -1,0 +1,194 @@
+//! Applying changes: one total function, all or nothing.
+
+mod beliefs;
+mod gaps;
+mod hypotheses;
+
+use crate::error::MindError;
+use crate::ids::{ExperimentId, Item, NoteId};
+use crate::item::{Experiment, ExperimentStatus, Note, Origin};
+use crate::mind::Mind;
+use crate::mutation::{Cause, Effect, Mutation};
+
+/// Longest statement, question or text, in bytes.
+const LONGEST: usize = 10_000;
+/// Longest tag or subject, in bytes.
+const LONGEST_WORD: usize = 200;
+/// Most names in one list.
+const MOST_NAMES: usize = 1000;
+
+/// A text that says something.
+fn text(what: &'static str, text: &str) -> Result<String, MindError> {
+    let text = text.trim();
+    let wrong = |how: String| Err(MindError::Text { what, how });
+    if text.is_empty() {
+        return wrong("is empty".into());
+    }
+    if text.len() > LONGEST {
+        return wrong(format!("is longer than {LONGEST} bytes; keep the point, and put the rest in a file"));
+    }
+    if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
+        return wrong("contains control characters".into());
+    }
+    Ok(text.to_owned())
+}
+
+/// The same for one that may be missing.
+fn maybe(what: &'static str, given: Option<&String>) -> Result<Option<String>, MindError> {
+    given.map(|given| text(what, given)).transpose()
+}
+
+/// A short text on one line.
+fn word(what: &'static str, given: &str) -> Result<String, MindError> {
+    let word = text(what, given)?;
+    if word.len() > LONGEST_WORD || word.contains('\n') {
+        return Err(MindError::Text {
+            what,
+            how: format!("must be one line of at most {LONGEST_WORD} bytes"),
+        });
+    }
+    Ok(word)
+}
+
+/// Tags without repetition, in the order given.
+fn tags(given: &[String]) -> Result<Vec<String>, MindError> {
+    few("tags", given.len())?;
+    let mut tags = Vec::new();
+    for tag in given {
+        let tag = word("tag", tag)?;
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    Ok(tags)
+}
+
+fn few(what: &'static str, count: usize) -> Result<(), MindError> {
+    match count > MOST_NAMES {
+        true => Err(MindError::TooMany { what, most: MOST_NAMES, remedy: "name fewer" }),
+        false => Ok(()),
+    }
+}
+
+/// A probability as sentences have it.
+pub(crate) fn shown(confidence: f64) -> String {
+    let text = format!("{confidence:.2}");
+    text.strip_suffix('0').map_or(text.clone(), str::to_owned)
+}
+
+/// A text short enough for a line.
+pub(crate) fn short(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(WIDTH) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None if text.lines().nth(1).is_some() => format!("{line}…"),
+        None => line.to_owned(),
+    }
+}
+
+impl Mind {
+    /// Applies a change and says what it led to. If it is refused, nothing has changed.
+    pub fn apply(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
+        let mut next = self.clone();
+        let mut effect = next.try_apply(mutation, origin)?;
+        next.watch_for_contradictions(effect.item, &mut effect, origin)?;
+        effect.causes.sort();
+        effect.causes.dedup();
+        *self = next;
+        Ok(effect)
+    }
+
+    fn try_apply(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
+        match mutation {
+            Mutation::ProposeHypothesis { .. }
+            | Mutation::SetHypothesis { .. }
+            | Mutation::AddEvidence { .. }
+            | Mutation::WithdrawEvidence { .. } => self.apply_hypotheses(mutation, origin),
+            Mutation::AddBelief { .. }
+            | Mutation::ReviseBelief { .. }
+            | Mutation::RetractBelief { .. }
+            | Mutation::Depend { .. }
+            | Mutation::Undepend { .. }
+            | Mutation::Contradict { .. }
+            | Mutation::SettleContradiction { .. } => self.apply_beliefs(mutation, origin),
+            Mutation::AddGap { .. }
+            | Mutation::GapAfter { .. }
+            | Mutation::FillGap { .. }
+            | Mutation::DropGap { .. }
+            | Mutation::ReopenGap { .. }
+            | Mutation::AddVerification { .. }
+            | Mutation::RecordRun { .. } => self.apply_gaps(mutation, origin),
+            Mutation::AddNote { text: said, about, tags: given } => {
+                let note = Note {
+                    text: text("note", said)?,
+                    about: self.existing(about)?,
+                    tags: tags(given)?,
+                    origin: origin.clone(),
+                };
+                let said = short(&note.text);
+                let id = NoteId(self.notes.push(note)?);
+                Ok(Effect::of(id, format!("Noted {id}: {said}")))
+            }
+            Mutation::StartExperiment { branch, hypothesis, success } => {
+                if let Some(id) = hypothesis {
+                    self.hypotheses.known(id.0)?;
+                }
+                let branch = word("name of the branch", branch)?;
+                let running = |e: &Experiment| e.branch == branch && e.status == ExperimentStatus::Running;
+                if let Some((number, _)) = self.experiments.iter().find(|(_, e)| running(e)) {
+                    return Err(MindError::State {
+                        item: ExperimentId(number).into(),
+                        is: "running",
+                        rule: format!("end it before another one begins on branch {branch}"),
+                    });
+                }
+                let success = text("success criterion", success)?;
+                let said = format!("on branch {branch}; it succeeds if {}", short(&success));
+                let id = ExperimentId(self.experiments.push(Experiment {
+                    branch,
+                    hypothesis: *hypothesis,
+                    success,
+                    status: ExperimentStatus::Running,
+                    result: None,
+                    origin: origin.clone(),
+                    changed: None,
+                })?);
+                let about = hypothesis.map_or(String::new(), |id| format!(" of {id}"));
+                Ok(Effect::of(id, format!("Began experiment {id}{about} {said}")).because(Cause::Experiment))
+            }
+            Mutation::EndExperiment { experiment, status, result } => {
+                let known = self.experiments.known(experiment.0)?;
+                if known.status != ExperimentStatus::Running || *status == ExperimentStatus::Running {
+                    return Err(MindError::State {
+                        item: (*experiment).into(),
+                        is: known.status.as_str(),
+                        rule: "only one that is running can end, as succeeded, failed, inconclusive or abandoned"
+                            .into(),
+                    });
+                }
+                let result = text("result", result)?;
+                let said = format!("Experiment {experiment} {}: {}", status.as_str(), short(&result));
+                self.experiments.change(experiment.0, |known| {
+                    known.status = *status;
+                    known.result = Some(result);
+                    known.changed = Some(origin.clone());
+                })?;
+                Ok(Effect::of(*experiment, said).because(Cause::Experiment))
+            }
+        }
+    }
+
+    /// Items that must all be there, without repetition.
+    fn existing(&self, items: &[Item]) -> Result<Vec<Item>, MindError> {
+        few("names", items.len())?;
+        let mut found = Vec::new();
+        for item in items {
+            self.expect(*item)?;
+            if !found.contains(item) {
+                found.push(*item);
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,204 @@
+//! Beliefs, what they rest on, and declared contradictions.
+
+use super::{maybe, short, shown, tags, text, word};
+use crate::confidence::within;
+use crate::error::MindError;
+use crate::graph::way;
+use crate::ids::{BeliefId, ContradictionId, Item};
+use crate::item::{Belief, BeliefStatus, Contradiction, ContradictionStatus, Dependency, Measure, Origin};
+use crate::mind::Mind;
+use crate::mutation::{Cause, Effect, Mutation};
+
+/// Most beliefs that one can rest on.
+const MOST_DEPENDENCIES: usize = 1000;
+
+impl Mind {
+    pub(super) fn apply_beliefs(
+        &mut self,
+        mutation: &Mutation,
+        origin: &Origin,
+    ) -> Result<Effect, MindError> {
+        match mutation {
+            Mutation::AddBelief { statement, kind, confidence, subject, value, hypothesis, tags: given } => {
+                if let Some(id) = hypothesis {
+                    self.hypotheses.known(id.0)?;
+                }
+                if value.is_some() && subject.is_none() {
+                    return Err(MindError::Senseless(
+                        "a value needs a subject: what was measured, or is expected to be so".into(),
+                    ));
+                }
+                let statement = text("belief", statement)?;
+                let said = short(&statement);
+                let confidence = within("confidence", *confidence, 0.0, 1.0)?;
+                let id = BeliefId(self.beliefs.push(Belief {
+                    statement,
+                    kind: *kind,
+                    confidence,
+                    status: BeliefStatus::Held,
+                    subject: subject.as_ref().map(|subject| word("subject", subject)).transpose()?,
+                    value: value.as_ref().map(measure).transpose()?,
+                    hypothesis: *hypothesis,
+                    depends: Vec::new(),
+                    tags: tags(given)?,
+                    reason: None,
+                    origin: origin.clone(),
+                    changed: None,
+                })?);
+                Ok(Effect::of(id, format!("Added {id} ({}, {}): {said}", kind.as_str(), shown(confidence))))
+            }
+            Mutation::ReviseBelief { belief, confidence, reason } => {
+                let before = self.held(*belief)?.confidence;
+                let confidence = within("confidence", *confidence, 0.0, 1.0)?;
+                let reason = maybe("reason", reason.as_ref())?;
+                self.beliefs.change(belief.0, |known| {
+                    known.confidence = confidence;
+                    known.reason = reason;
+                    known.changed = Some(origin.clone());
+                })?;
+                let said = format!("{belief} went from {} to {}", shown(before), shown(confidence));
+                Ok(Effect::of(*belief, said))
+            }
+            Mutation::RetractBelief { belief, reason } => {
+                let said = format!("Retracted {belief}: {}", short(&self.held(*belief)?.statement));
+                let shaken = self.impact(*belief)?.shaken;
+                let reason = maybe("reason", reason.as_ref())?;
+                self.beliefs.change(belief.0, |known| {
+                    known.status = BeliefStatus::Retracted;
+                    known.reason = reason;
+                    known.changed = Some(origin.clone());
+                })?;
+                let mut effect = Effect::of(*belief, said);
+                effect.said.extend(shaken.iter().filter(|shaken| shaken.then < shaken.now).map(|shaken| {
+                    format!("{} fell from {} to {}", shaken.belief, shown(shaken.now), shown(shaken.then))
+                }));
+                Ok(effect)
+            }
+            Mutation::Depend { belief, on, kind, strength, reason } => {
+                let (belief, on) = (*belief, *on);
+                self.held(belief)?;
+                self.held(on)?;
+                if belief == on {
+                    return Err(MindError::Itself(belief.into()));
+                }
+                let rests_on = |number: u32| {
+                    let depends = self.beliefs.get(number).map(|belief| belief.depends.as_slice());
+                    depends.unwrap_or_default().iter().map(|dependency| dependency.on.0).collect()
+                };
+                if let Some(path) = way(on.0, belief.0, rests_on) {
+                    let circle = std::iter::once(belief.0).chain(path).map(|number| BeliefId(number).into());
+                    return Err(MindError::Cycle(circle.collect()));
+                }
+                let dependency = Dependency {
+                    on,
+                    kind: *kind,
+                    strength: within("strength", *strength, 0.0, 1.0)?,
+                    reason: maybe("reason", reason.as_ref())?,
+                };
+                let known = self.beliefs.known(belief.0)?;
+                if known.depends.len() >= MOST_DEPENDENCIES {
+                    return Err(MindError::TooMany {
+                        what: "dependencies of one belief",
+                        most: MOST_DEPENDENCIES,
+                        remedy: "put an inference in between",
+                    });
+                }
+                self.beliefs.change(belief.0, |known| {
+                    known.depends.retain(|old| old.on != on);
+                    known.depends.push(dependency);
+                    known.depends.sort_by_key(|dependency| dependency.on);
+                    known.changed = Some(origin.clone());
+                })?;
+                let sure = self.effective().get(&belief.0).copied().unwrap_or(0.0);
+                let said = format!("{belief} {} {on}; with that it is at {}", kind.verb(), shown(sure));
+                Ok(Effect::of(belief, said))
+            }
+            Mutation::Undepend { belief, on } => {
+                let known = self.beliefs.known(belief.0)?;
+                if !known.depends.iter().any(|dependency| dependency.on == *on) {
+                    return Err(MindError::Senseless(format!("{belief} does not depend on {on}")));
+                }
+                self.beliefs.change(belief.0, |known| {
+                    known.depends.retain(|dependency| dependency.on != *on);
+                    known.changed = Some(origin.clone());
+                })?;
+                Ok(Effect::of(*belief, format!("{belief} no longer depends on {on}")))
+            }
+            Mutation::Contradict { left, right, reason, severity } => {
+                self.expect(*left)?;
+                self.expect(*right)?;
+                if left == right {
+                    return Err(MindError::Senseless(format!("{left} cannot contradict itself")));
+                }
+                let (left, right) = ((*left).min(*right), (*left).max(*right));
+                let open = |c: &Contradiction| {
+                    c.status == ContradictionStatus::Open && (c.left, c.right) == (left, right)
+                };
+                if let Some((number, _)) = self.contradictions.iter().find(|(_, c)| open(c)) {
+                    return Err(MindError::Senseless(format!(
+                        "that is known as {} already",
+                        ContradictionId(number)
+                    )));
+                }
+                let reason = text("reason", reason)?;
+                let said = short(&reason);
+                let id = ContradictionId(self.contradictions.push(Contradiction {
+                    left,
+                    right,
+                    reason,
+                    severity: *severity,
+                    status: ContradictionStatus::Open,
+                    detected: false,
+                    suggestion: self.suggestion(left, right),
+                    resolution: None,
+                    origin: origin.clone(),
+                })?);
+                let said = format!("{left} and {right} contradict each other ({id}): {said}");
+                Ok(Effect::of(id, said).because(Cause::Contradiction))
+            }
+            Mutation::SettleContradiction { contradiction, status, resolution } => {
+                let known = self.contradictions.known(contradiction.0)?;
+                let rule = "one that is open can be resolved or dismissed";
+                if known.status != ContradictionStatus::Open || *status == ContradictionStatus::Open {
+                    let (item, is) = ((*contradiction).into(), known.status.as_str());
+                    return Err(MindError::State { item, is, rule: rule.into() });
+                }
+                let resolution = text("resolution", resolution)?;
+                let said = format!("{contradiction} is {}: {}", status.as_str(), short(&resolution));
+                self.contradictions.change(contradiction.0, |known| {
+                    known.status = *status;
+                    known.resolution = Some(resolution);
+                })?;
+                Ok(Effect::of(*contradiction, said))
+            }
+            other => Err(MindError::Senseless(format!("{} is no change of a belief", other.noun()))),
+        }
+    }
+
+    /// A belief that is held.
+    fn held(&self, id: BeliefId) -> Result<&Belief, MindError> {
+        let known = self.beliefs.known(id.0)?;
+        match known.status {
+            BeliefStatus::Held => Ok(known),
+            BeliefStatus::Retracted => Err(MindError::State {
+                item: Item::from(id),
+                is: "retracted",
+                rule: "only beliefs that are held can change; add it anew if it is held again".into(),
+            }),
+        }
+    }
+}
+
+/// A value that can be compared.
+fn measure(value: &Measure) -> Result<Measure, MindError> {
+    let finite = |number: f64| within("value", number, f64::MIN, f64::MAX);
+    Ok(match value {
+        Measure::Number(number) => Measure::Number(finite(*number)?),
+        Measure::Range(from, to) if from > to => {
+            return Err(MindError::Senseless(format!("the range from {from} to {to} is empty")));
+        }
+        Measure::Range(from, to) => Measure::Range(finite(*from)?, finite(*to)?),
+        Measure::Flag(flag) => Measure::Flag(*flag),
+        Measure::Word(word) => Measure::Word(text("value", word)?),
+    })
+}

@@ -1,0 +1,304 @@
+//! Gaps, and checks that fill them.
+
+use super::{few, maybe, short, text, word};
+use crate::confidence::{strength, within};
+use crate::error::MindError;
+use crate::graph::way;
+use crate::ids::{GapId, Item, RunId, VerificationId};
+use crate::item::{
+    Act, Check, Evidence, EvidenceKind, Gap, GapStatus, HypothesisStatus, Measured, Origin, Outcome, Run,
+    Source, Verification,
+};
+use crate::mind::Mind;
+use crate::mutation::{Cause, Effect, Mutation};
+
+/// The longest a check may take: a day.
+const LONGEST_TIMEOUT: u64 = 24 * 60 * 60 * 1000;
+/// Longest output kept of a run, in bytes.
+pub const KEPT_OUTPUT: usize = 4000;
+
+/// A path that leads into the workspace.
+fn inside(path: &str) -> Result<(), MindError> {
+    text("file", path)?;
+    match path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        true => Err(MindError::Senseless(format!(
+            "{path} leads out of the workspace: name a file in it, relative to its root"
+        ))),
+        false => Ok(()),
+    }
+}
+
+impl Mind {
+    pub(super) fn apply_gaps(&mut self, mutation: &Mutation, origin: &Origin) -> Result<Effect, MindError> {
+        match mutation {
+            Mutation::AddGap { question, kind, criticality, blocks, after, strategy, minutes } => {
+                few("gaps that it waits for", after.len())?;
+                let mut waits = after.clone();
+                waits.sort();
+                waits.dedup();
+                for other in &waits {
+                    self.gaps.known(other.0)?;
+                }
+                let question = text("question", question)?;
+                let said = short(&question);
+                let minutes = minutes
+                    .map(|minutes| within("number of minutes", minutes, 0.1, 100_000.0))
+                    .transpose()?;
+                let id = GapId(self.gaps.push(Gap {
+                    question,
+                    kind: *kind,
+                    criticality: *criticality,
+                    status: GapStatus::Open,
+                    blocks: self.existing(blocks)?,
+                    after: waits,
+                    strategy: maybe("strategy", strategy.as_ref())?,
+                    minutes,
+                    answer: None,
+                    origin: origin.clone(),
+                    changed: None,
+                })?);
+                Ok(Effect::of(id, format!("Added {id} ({}): {said}", criticality.as_str())))
+            }
+            Mutation::GapAfter { gap, after } => {
+                self.gaps.known(gap.0)?;
+                self.gaps.known(after.0)?;
+                if gap == after {
+                    return Err(MindError::Itself((*gap).into()));
+                }
+                let waits = |number: u32| {
+                    let after = self.gaps.get(number).map(|gap| gap.after.as_slice());
+                    after.unwrap_or_default().iter().map(|gap| gap.0).collect()
+                };
+                if let Some(path) = way(after.0, gap.0, waits) {
+                    let circle = std::iter::once(gap.0).chain(path).map(|number| GapId(number).into());
+                    return Err(MindError::Cycle(circle.collect()));
+                }
+                self.gaps.change(gap.0, |known| {
+                    known.after.push(*after);
+                    known.after.sort();
+                    known.after.dedup();
+                })?;
+                Ok(Effect::of(*gap, format!("{gap} waits for {after}")))
+            }
+            Mutation::FillGap { gap, answer } => self.fill(*gap, text("answer", answer)?, origin),
+            Mutation::DropGap { gap, reason } => {
+                self.open_gap(*gap)?;
+                let reason = text("reason", reason)?;
+                let said = format!("Dropped {gap}: {}", short(&reason));
+                self.end_gap(*gap, GapStatus::Dropped, reason, origin)?;
+                Ok(Effect::of(*gap, said))
+            }
+            Mutation::ReopenGap { gap } => {
+                let known = self.gaps.known(gap.0)?;
+                if known.status == GapStatus::Open {
+                    let rule = "only one that was filled or dropped can be opened again".into();
+                    return Err(MindError::State { item: (*gap).into(), is: "open", rule });
+                }
+                self.gaps.change(gap.0, |known| {
+                    known.status = GapStatus::Open;
+                    known.answer = None;
+                    known.changed = Some(origin.clone());
+                })?;
+                Ok(Effect::of(*gap, format!("Opened {gap} again")))
+            }
+            Mutation::AddVerification { title, check, timeout_ms, inputs, on_pass, on_fail } => {
+                let title = text("title", title)?;
+                let said = short(&title);
+                self.check_check(check)?;
+                // Within bounds, so exact as a float.
+                within("timeout in milliseconds", *timeout_ms as f64, 1.0, LONGEST_TIMEOUT as f64)?;
+                few("inputs", inputs.len())?;
+                inputs.iter().try_for_each(|input| inside(input))?;
+                let id = VerificationId(self.verifications.push(Verification {
+                    title,
+                    check: check.clone(),
+                    timeout_ms: *timeout_ms,
+                    inputs: inputs.iter().map(|input| word("input", input)).collect::<Result<_, _>>()?,
+                    on_pass: self.checked_acts(on_pass)?,
+                    on_fail: self.checked_acts(on_fail)?,
+                    origin: origin.clone(),
+                })?);
+                Ok(Effect::of(id, format!("Added {id}: {said}")))
+            }
+            Mutation::RecordRun { verification, outcome, reason, exit, took_ms, output, key } => {
+                let known = self.verifications.known(verification.0)?.clone();
+                let mut output = output.clone();
+                stepback_model::clip::text(&mut output, KEPT_OUTPUT);
+                let reason = text("reason", reason)?;
+                let said = format!("{verification} {}: {}", outcome.as_str(), short(&reason));
+                let run = RunId(self.runs.push(Run {
+                    verification: *verification,
+                    outcome: *outcome,
+                    reason: reason.clone(),
+                    exit: *exit,
+                    took_ms: *took_ms,
+                    output,
+                    key: key.clone(),
+                    origin: origin.clone(),
+                })?);
+                let mut effect = Effect::of(run, said).because(Cause::Verification);
+                let acts = match outcome {
+                    Outcome::Passed => known.on_pass,
+                    Outcome::Failed => known.on_fail,
+                    Outcome::TimedOut | Outcome::Error => Vec::new(),
+                };
+                for act in acts {
+                    self.act(*verification, &known.title, *outcome, &reason, act, &mut effect, origin)?;
+                }
+                Ok(effect)
+            }
+            other => Err(MindError::Senseless(format!("{} is no change of a gap", other.noun()))),
+        }
+    }
+
+    fn open_gap(&self, id: GapId) -> Result<&Gap, MindError> {
+        let known = self.gaps.known(id.0)?;
+        match known.status {
+            GapStatus::Open => Ok(known),
+            status => Err(MindError::State {
+                item: id.into(),
+                is: status.as_str(),
+                rule: "open it again before changing how it ended".into(),
+            }),
+        }
+    }
+
+    fn end_gap(
+        &mut self,
+        id: GapId,
+        status: GapStatus,
+        answer: String,
+        origin: &Origin,
+    ) -> Result<(), MindError> {
+        self.gaps.change(id.0, |known| {
+            known.status = status;
+            known.answer = Some(answer);
+            known.changed = Some(origin.clone());
+        })
+    }
+
+    fn fill(&mut self, id: GapId, answer: String, origin: &Origin) -> Result<Effect, MindError> {
+        let known = self.open_gap(id)?;
+        let waiting = known
+            .after
+            .iter()
+            .find(|after| self.gaps.get(after.0).is_some_and(|gap| gap.status == GapStatus::Open));
+        let said = format!("Filled {id}: {}", short(&answer));
+        let mut effect = Effect::of(id, said).because(Cause::GapFilled);
+        if let Some(after) = waiting {
+            effect.said.push(format!("{after}, which it waited for, is still open"));
+        }
+        self.end_gap(id, GapStatus::Filled, answer, origin)?;
+        let freed: Vec<Item> = self.gaps.get(id.0).map(|gap| gap.blocks.clone()).unwrap_or_default();
+        if !freed.is_empty() {
+            let names: Vec<String> = freed.iter().map(ToString::to_string).collect();
+            effect.said.push(format!("{} can go on", names.join(", ")));
+        }
+        Ok(effect)
+    }
+
+    fn check_check(&self, check: &Check) -> Result<(), MindError> {
+        let measured = |from: &Measured| match from {
+            Measured::File(path) => inside(path),
+            Measured::Command(run) => text("command", run).map(drop),
+        };
+        match check {
+            Check::Command { run, exit, contains, lacks } => {
+                text("command", run)?;
+                within("exit code", f64::from(*exit), 0.0, 255.0)?;
+                contains.iter().chain(lacks).try_for_each(|part| text("expected text", part).map(drop))
+            }
+            Check::SameFiles { left, right } => {
+                inside(left)?;
+                inside(right)
+            }
+            Check::FileText { path, text: wanted, .. } => {
+                inside(path)?;
+                text("expected text", wanted).map(drop)
+            }
+            Check::Json { from, pointer, .. } => {
+                measured(from)?;
+                match pointer.is_empty() || pointer.starts_with('/') {
+                    true => Ok(()),
+                    false => Err(MindError::Senseless(format!(
+                        "\"{pointer}\" is no JSON pointer: it begins with a slash, as in /results/0/name"
+                    ))),
+                }
+            }
+            Check::Reference { from, reference, absolute, relative } => {
+                measured(from)?;
+                inside(reference)?;
+                within("absolute tolerance", *absolute, 0.0, f64::MAX)?;
+                within("relative tolerance", *relative, 0.0, f64::MAX).map(drop)
+            }
+        }
+    }
+
+    fn checked_acts(&self, acts: &[Act]) -> Result<Vec<Act>, MindError> {
+        few("actions", acts.len())?;
+        acts.iter()
+            .map(|act| {
+                Ok(match act {
+                    Act::Evidence { hypothesis, strength: given } => {
+                        self.hypotheses.known(hypothesis.0)?;
+                        Act::Evidence { hypothesis: *hypothesis, strength: strength(*given)? }
+                    }
+                    Act::Fill(gap) => {
+                        self.gaps.known(gap.0)?;
+                        Act::Fill(*gap)
+                    }
+                    Act::Halt => Act::Halt,
+                })
+            })
+            .collect()
+    }
+
+    /// Does what a plan said should follow. What has become senseless since is said and left out: the run itself counts.
+    #[expect(clippy::too_many_arguments, reason = "all of it is one outcome")]
+    fn act(
+        &mut self,
+        id: VerificationId,
+        title: &str,
+        outcome: Outcome,
+        reason: &str,
+        act: Act,
+        effect: &mut Effect,
+        origin: &Origin,
+    ) -> Result<(), MindError> {
+        match act {
+            Act::Evidence { hypothesis, strength } => {
+                match self.hypotheses.get(hypothesis.0).map(|known| known.status) {
+                    None | Some(HypothesisStatus::Archived) => {
+                        effect.said.push(format!("no evidence was added, because {hypothesis} is not open"));
+                    }
+                    Some(_) => {
+                        let added = self.add_evidence(Evidence {
+                            hypothesis,
+                            strength,
+                            kind: EvidenceKind::Test,
+                            text: format!("{title}: {}", outcome.as_str()),
+                            source: Source::Verification(id),
+                            withdrawn: None,
+                            origin: origin.clone(),
+                        })?;
+                        effect.said.extend(added.said);
+                    }
+                }
+            }
+            Act::Fill(gap) => match self.gaps.get(gap.0).map(|known| known.status) {
+                Some(GapStatus::Open) => {
+                    let filled =
+                        self.fill(gap, format!("{title}: {} ({reason})", outcome.as_str()), origin)?;
+                    effect.said.extend(filled.said);
+                    effect.causes.extend(filled.causes);
+                }
+                _ => effect.said.push(format!("{gap} was not filled, because it is not open")),
+            },
+            Act::Halt => {
+                effect.halt = true;
+                effect.said.push("Stop here: that is what the plan says".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

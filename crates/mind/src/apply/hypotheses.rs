@@ -1,0 +1,244 @@
+//! Hypotheses and their evidence.
+
+use super::{few, maybe, short, shown, tags, text, word};
+use crate::confidence::{PRIORS, strength, within};
+use crate::error::MindError;
+use crate::ids::{EvidenceId, HypothesisId};
+use crate::item::{Evidence, Fallen, Hypothesis, HypothesisStatus, Origin, Source};
+use crate::mind::Mind;
+use crate::mutation::{Cause, Effect, Mutation};
+
+use HypothesisStatus::{Active, Archived, Confirmed, Rejected, Testing};
+
+impl Mind {
+    pub(super) fn apply_hypotheses(
+        &mut self,
+        mutation: &Mutation,
+        origin: &Origin,
+    ) -> Result<Effect, MindError> {
+        match mutation {
+            Mutation::ProposeHypothesis { statement, prior, parent, excludes, tags: given } => {
+                if let Some(parent) = parent {
+                    let known = self.hypotheses.known(parent.0)?;
+                    if known.status == Rejected {
+                        return Err(MindError::State {
+                            item: (*parent).into(),
+                            is: "rejected",
+                            rule: "what is a special case of it is rejected, too; open it again first".into(),
+                        });
+                    }
+                }
+                few("hypotheses that it excludes", excludes.len())?;
+                let mut excluded = excludes.clone();
+                excluded.sort();
+                excluded.dedup();
+                for other in &excluded {
+                    self.hypotheses.known(other.0)?;
+                }
+                let statement = text("hypothesis", statement)?;
+                let said = short(&statement);
+                let prior = within("prior", *prior, PRIORS.0, PRIORS.1)?;
+                let id = HypothesisId(self.hypotheses.push(Hypothesis {
+                    statement,
+                    status: Active,
+                    prior,
+                    parent: *parent,
+                    excludes: excluded,
+                    tags: tags(given)?,
+                    reason: None,
+                    fallen: None,
+                    origin: origin.clone(),
+                    changed: None,
+                })?);
+                Ok(Effect::of(id, format!("Proposed {id} ({}): {said}", shown(prior))))
+            }
+            Mutation::SetHypothesis { hypothesis, status, reason } => {
+                self.set_status(*hypothesis, *status, maybe("reason", reason.as_ref())?, origin)
+            }
+            Mutation::AddEvidence { hypothesis, strength: given, text: said, kind, source } => {
+                let evidence = Evidence {
+                    hypothesis: *hypothesis,
+                    strength: strength(*given)?,
+                    kind: *kind,
+                    text: text("evidence", said)?,
+                    source: self.checked_source(source)?,
+                    withdrawn: None,
+                    origin: origin.clone(),
+                };
+                self.add_evidence(evidence)
+            }
+            Mutation::WithdrawEvidence { evidence, reason } => {
+                let known = self.evidence.known(evidence.0)?;
+                let hypothesis = known.hypothesis;
+                if known.withdrawn.is_some() {
+                    return Err(MindError::State {
+                        item: (*evidence).into(),
+                        is: "withdrawn already",
+                        rule: "there is nothing left to withdraw".into(),
+                    });
+                }
+                let reason = text("reason", reason)?;
+                let before = self.confidence(hypothesis)?;
+                self.evidence.change(evidence.0, |known| known.withdrawn = Some(reason))?;
+                let moved = moved(hypothesis, before, self.confidence(hypothesis)?);
+                Ok(Effect::of(*evidence, format!("Withdrew {evidence}: {moved}")))
+            }
+            other => Err(MindError::Senseless(format!("{} is no change of a hypothesis", other.noun()))),
+        }
+    }
+
+    /// Adds evidence that was checked.
+    pub(super) fn add_evidence(&mut self, evidence: Evidence) -> Result<Effect, MindError> {
+        let hypothesis = evidence.hypothesis;
+        let known = self.hypotheses.known(hypothesis.0)?;
+        if known.status == Archived {
+            return Err(MindError::State {
+                item: hypothesis.into(),
+                is: "archived",
+                rule: "open it again before adding evidence".into(),
+            });
+        }
+        let before = self.confidence(hypothesis)?;
+        let id = EvidenceId(self.evidence.push(evidence)?);
+        let moved = moved(hypothesis, before, self.confidence(hypothesis)?);
+        Ok(Effect::of(id, format!("Added {id}: {moved}")))
+    }
+
+    fn checked_source(&self, source: &Source) -> Result<Source, MindError> {
+        Ok(match source {
+            Source::Tool { step, tool } => Source::Tool {
+                step: *step,
+                tool: tool.as_ref().map(|tool| word("name of the tool", tool)).transpose()?,
+            },
+            Source::Code { file, line } => Source::Code { file: text("file", file)?, line: *line },
+            Source::Documentation(place) => Source::Documentation(text("name of the document", place)?),
+            Source::Reasoning => Source::Reasoning,
+            Source::Verification(id) => {
+                self.verifications.known(id.0)?;
+                Source::Verification(*id)
+            }
+        })
+    }
+
+    fn set_status(
+        &mut self,
+        id: HypothesisId,
+        status: HypothesisStatus,
+        reason: Option<String>,
+        origin: &Origin,
+    ) -> Result<Effect, MindError> {
+        let known = self.hypotheses.known(id.0)?;
+        let was = known.status;
+        let allowed: &[HypothesisStatus] = match was {
+            Active => &[Testing, Confirmed, Rejected, Archived],
+            Testing => &[Active, Confirmed, Rejected, Archived],
+            Confirmed | Rejected => &[Active, Archived],
+            Archived => &[Active],
+        };
+        if !allowed.contains(&status) {
+            let allowed: Vec<&str> = allowed.iter().map(|status| status.as_str()).collect();
+            return Err(MindError::State {
+                item: id.into(),
+                is: was.as_str(),
+                rule: format!("it can become {}, not {}", allowed.join(", "), status.as_str()),
+            });
+        }
+        if let (Some(fallen), Active) = (&known.fallen, status)
+            && self.hypotheses.get(fallen.with.0).is_some_and(|ancestor| ancestor.status == Rejected)
+        {
+            return Err(MindError::State {
+                item: id.into(),
+                is: "rejected",
+                rule: format!(
+                    "it fell with {}; open that one again, and this one comes back with it",
+                    fallen.with
+                ),
+            });
+        }
+        let said = match (status, &reason) {
+            (Active, _) => format!("Opened {id} again: {}", short(&known.statement)),
+            (_, Some(reason)) => format!("{id} is {}: {}", status.as_str(), short(reason)),
+            (_, None) => format!("{id} is {}: {}", status.as_str(), short(&known.statement)),
+        };
+        let mut effect = Effect::of(id, said).because(Cause::HypothesisStatus);
+        self.hypotheses.change(id.0, |known| {
+            known.status = status;
+            known.fallen = None;
+            known.reason = reason;
+            known.changed = Some(origin.clone());
+        })?;
+        match (was, status) {
+            (_, Rejected) => self.fall_with(id, &mut effect, origin)?,
+            (Rejected, Active) => self.come_back_with(id, &mut effect, origin)?,
+            _ => {}
+        }
+        Ok(effect)
+    }
+
+    /// What is a special case of something that is false is false, too.
+    fn fall_with(&mut self, id: HypothesisId, effect: &mut Effect, origin: &Origin) -> Result<(), MindError> {
+        for child in self.below(id) {
+            let Some(was) = self.hypotheses.get(child).map(|known| known.status).filter(|was| was.is_open())
+            else {
+                continue;
+            };
+            self.hypotheses.change(child, |known| {
+                known.status = Rejected;
+                known.fallen = Some(Fallen { with: id, was });
+                known.changed = Some(origin.clone());
+            })?;
+            effect.said.push(format!("{} fell with it", HypothesisId(child)));
+        }
+        Ok(())
+    }
+
+    /// What fell with it stands again.
+    fn come_back_with(
+        &mut self,
+        id: HypothesisId,
+        effect: &mut Effect,
+        origin: &Origin,
+    ) -> Result<(), MindError> {
+        let fell =
+            |h: &Hypothesis| h.fallen.as_ref().filter(|fallen| fallen.with == id).map(|fallen| fallen.was);
+        let back: Vec<(u32, HypothesisStatus)> =
+            self.hypotheses.iter().filter_map(|(number, h)| Some((number, fell(h)?))).collect();
+        for (child, was) in back {
+            self.hypotheses.change(child, |known| {
+                known.status = was;
+                known.fallen = None;
+                known.changed = Some(origin.clone());
+            })?;
+            effect.said.push(format!("{} came back with it", HypothesisId(child)));
+        }
+        Ok(())
+    }
+
+    /// All special cases of a hypothesis, and theirs.
+    fn below(&self, id: HypothesisId) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut wave = vec![id.0];
+        while let Some(at) = wave.pop() {
+            // A hypothesis is younger than its parent, so this ends.
+            let children = self
+                .hypotheses
+                .iter()
+                .filter(|(number, h)| h.parent == Some(HypothesisId(at)) && *number > at);
+            let children: Vec<u32> = children.map(|(number, _)| number).collect();
+            found.extend(&children);
+            wave.extend(children);
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+/// How a hypothesis moved, in words.
+fn moved(id: HypothesisId, before: f64, after: f64) -> String {
+    let (from, to) = (shown(before), shown(after));
+    match after.total_cmp(&before) {
+        std::cmp::Ordering::Greater => format!("{id} rose from {from} to {to}"),
+        std::cmp::Ordering::Less => format!("{id} fell from {from} to {to}"),
+        std::cmp::Ordering::Equal => format!("{id} stays at {to}, because its source said as much before"),
+    }
+}

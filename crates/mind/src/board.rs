@@ -1,0 +1,274 @@
+//! The whole board as lines of text, for people and for agents that read pages better than documents.
+
+use serde::Serialize;
+use stepback_model::time::Timestamp;
+
+use crate::apply::{short, shown};
+use crate::ids::{BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, NoteId, VerificationId};
+use crate::item::{BeliefStatus, ContradictionStatus, GapStatus, HypothesisStatus, Outcome};
+use crate::mind::Mind;
+
+/// A part of a board.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Section {
+    /// What it is about.
+    pub title: &'static str,
+    /// One line for each item, the most important first; lines that begin with a space belong to the one above.
+    pub lines: Vec<String>,
+}
+
+/// Numbers about a mind.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Metrics {
+    /// Hypotheses proposed.
+    pub hypotheses: usize,
+    /// Of these, concluded.
+    pub concluded: usize,
+    /// Pieces of evidence that count.
+    pub evidence: usize,
+    /// Beliefs that are held.
+    pub beliefs: usize,
+    /// Contradictions that stand.
+    pub contradictions: usize,
+    /// Gaps found.
+    pub gaps: usize,
+    /// Of these, filled.
+    pub gaps_filled: usize,
+    /// Checks that were run.
+    pub verifications_run: usize,
+    /// Of these, passed.
+    pub verifications_passed: usize,
+    /// Experiments that ended.
+    pub experiments_ended: usize,
+    /// Notes.
+    pub notes: usize,
+    /// When the first thing was put on the board.
+    pub since: Option<Timestamp>,
+    /// When the last thing was.
+    pub until: Option<Timestamp>,
+}
+
+impl Mind {
+    /// The board, without what is empty. With `all`, also what is over.
+    pub fn board(&self, all: bool) -> Vec<Section> {
+        let sections = [
+            Section { title: "Hypotheses", lines: self.hypothesis_lines(all) },
+            Section { title: "Contradictions", lines: self.contradiction_lines(all) },
+            Section { title: "Beliefs", lines: self.belief_lines(all) },
+            Section { title: "Gaps", lines: self.gap_lines(all) },
+            Section { title: "Verifications", lines: self.verification_lines() },
+            Section { title: "Experiments", lines: self.experiment_lines() },
+            Section { title: "Notes", lines: self.note_lines() },
+        ];
+        sections.into_iter().filter(|section| !section.lines.is_empty()).collect()
+    }
+
+    /// Hypotheses: open ones by how likely they are, then confirmed, rejected and archived ones.
+    fn hypothesis_lines(&self, all: bool) -> Vec<String> {
+        let confidences = self.confidences();
+        let mut known: Vec<_> = self.hypotheses.iter().collect();
+        known.retain(|(_, h)| all || h.status != HypothesisStatus::Archived);
+        let rank = |status: HypothesisStatus| match status {
+            HypothesisStatus::Testing | HypothesisStatus::Active => 0,
+            other => other as u8,
+        };
+        let sure = |number: u32| confidences.get(&number).copied().unwrap_or(0.5);
+        known.sort_by(|(a, left), (b, right)| {
+            rank(left.status).cmp(&rank(right.status)).then(sure(*b).total_cmp(&sure(*a))).then(a.cmp(b))
+        });
+        let mut lines = Vec::new();
+        for (number, hypothesis) in known {
+            let id = HypothesisId(number);
+            let parent = hypothesis.parent.map_or(String::new(), |parent| format!(", of {parent}"));
+            let tags = match hypothesis.tags.is_empty() {
+                true => String::new(),
+                false => format!("  [{}]", hypothesis.tags.join(", ")),
+            };
+            lines.push(format!(
+                "{id}  {}  {}{parent}  {}{tags}",
+                shown(sure(number)),
+                hypothesis.status.as_str(),
+                short(&hypothesis.statement)
+            ));
+            if let Some(reason) = &hypothesis.reason {
+                lines.push(format!("  because {}", short(reason)));
+            }
+            if let Some(fallen) = &hypothesis.fallen {
+                lines.push(format!("  fell with {}", fallen.with));
+            }
+            // The last few say most about where it stands.
+            const SHOWN: usize = 5;
+            let evidence: Vec<_> = self.evidence_for(id).collect();
+            if evidence.len() > SHOWN {
+                lines.push(format!("  {} older pieces of evidence", evidence.len() - SHOWN));
+            }
+            for (number, evidence) in evidence.iter().rev().take(SHOWN).rev() {
+                lines.push(format!("  E{number}  {:+}  {}", evidence.strength, short(&evidence.text)));
+            }
+        }
+        lines
+    }
+
+    fn contradiction_lines(&self, all: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (number, known) in self.contradictions.iter() {
+            if !all && known.status != ContradictionStatus::Open {
+                continue;
+            }
+            let id = ContradictionId(number);
+            lines.push(format!(
+                "{id}  {}  {}  {} and {}: {}",
+                known.severity.as_str(),
+                known.status.as_str(),
+                known.left,
+                known.right,
+                short(&known.reason)
+            ));
+            match &known.resolution {
+                Some(resolution) => lines.push(format!("  {}", short(resolution))),
+                None => lines.push(format!("  {}", known.suggestion)),
+            }
+        }
+        lines
+    }
+
+    fn belief_lines(&self, all: bool) -> Vec<String> {
+        let effective = self.effective();
+        let mut lines = Vec::new();
+        for (number, belief) in self.beliefs.iter() {
+            if !all && belief.status == BeliefStatus::Retracted {
+                continue;
+            }
+            let id = BeliefId(number);
+            let sure = effective.get(&number).copied().unwrap_or(0.0);
+            let own = match shown(sure) == shown(belief.confidence) {
+                true => String::new(),
+                false => format!(" (by itself {})", shown(belief.confidence)),
+            };
+            let value = match (&belief.subject, &belief.value) {
+                (Some(subject), Some(value)) => {
+                    format!("  {subject} = {}", crate::contradiction::said(value))
+                }
+                _ => String::new(),
+            };
+            let retracted = if belief.status == BeliefStatus::Retracted { " retracted" } else { "" };
+            lines.push(format!(
+                "{id}  {}{own}  {}{retracted}  {}{value}",
+                shown(sure),
+                belief.kind.as_str(),
+                short(&belief.statement)
+            ));
+            for dependency in &belief.depends {
+                let reason =
+                    dependency.reason.as_ref().map_or(String::new(), |reason| format!(": {}", short(reason)));
+                lines.push(format!(
+                    "  {} {} ({}){reason}",
+                    dependency.kind.verb(),
+                    dependency.on,
+                    shown(dependency.strength)
+                ));
+            }
+        }
+        lines
+    }
+
+    /// Gaps: the next to fill first.
+    fn gap_lines(&self, all: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        let order: Vec<u32> = self.gap_actions().iter().map(|action| action.item.number).collect();
+        let waiting =
+            self.gaps.iter().filter(|(number, gap)| gap.status == GapStatus::Open && !order.contains(number));
+        let over = self.gaps.iter().filter(|(_, gap)| gap.status != GapStatus::Open);
+        let waiting: Vec<u32> = waiting.map(|(number, _)| number).collect();
+        let over: Vec<u32> = over.map(|(number, _)| number).collect();
+        for number in order.into_iter().chain(waiting).chain(if all { over } else { Vec::new() }) {
+            let Some(gap) = self.gaps.get(number) else { continue };
+            let mut line = format!(
+                "{}  {}  {}  {}  {}",
+                GapId(number),
+                gap.criticality.as_str(),
+                gap.status.as_str(),
+                gap.kind.as_str(),
+                short(&gap.question)
+            );
+            if !gap.blocks.is_empty() {
+                line.push_str(&format!("  blocks {}", crate::diff::listed(&gap.blocks)));
+            }
+            if !gap.after.is_empty() {
+                let after: Vec<_> = gap.after.iter().map(|id| (*id).into()).collect();
+                line.push_str(&format!("  after {}", crate::diff::listed(&after)));
+            }
+            lines.push(line);
+            match (&gap.answer, &gap.strategy) {
+                (Some(answer), _) => lines.push(format!("  {}", short(answer))),
+                (None, Some(strategy)) => lines.push(format!("  by {}", short(strategy))),
+                (None, None) => {}
+            }
+        }
+        lines
+    }
+
+    fn verification_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (number, plan) in self.verifications.iter() {
+            let id = VerificationId(number);
+            let last = self.runs.iter().rev().find(|(_, run)| run.verification == id);
+            let state = last.map_or("not run yet".to_owned(), |(_, run)| {
+                format!("{}: {}", run.outcome.as_str(), short(&run.reason))
+            });
+            lines.push(format!("{id}  {}  {state}", short(&plan.title)));
+        }
+        lines
+    }
+
+    fn experiment_lines(&self) -> Vec<String> {
+        self.experiments
+            .iter()
+            .flat_map(|(number, known)| {
+                let about = known.hypothesis.map_or(String::new(), |id| format!(" of {id}"));
+                let head = format!(
+                    "{}{about}  branch {}  {}  succeeds if {}",
+                    ExperimentId(number),
+                    known.branch,
+                    known.status.as_str(),
+                    short(&known.success)
+                );
+                let result = known.result.as_ref().map(|result| format!("  {}", short(result)));
+                std::iter::once(head).chain(result)
+            })
+            .collect()
+    }
+
+    fn note_lines(&self) -> Vec<String> {
+        self.notes
+            .iter()
+            .rev()
+            .map(|(number, note)| format!("{}  {}", NoteId(number), short(&note.text)))
+            .collect()
+    }
+
+    /// Numbers about it.
+    pub fn metrics(&self) -> Metrics {
+        let origins =
+            self.items().into_iter().filter_map(|item| self.origin_of(item)).map(|origin| origin.at);
+        let moments: Vec<Timestamp> = origins.collect();
+        let concluded = |status| matches!(status, HypothesisStatus::Confirmed | HypothesisStatus::Rejected);
+        Metrics {
+            hypotheses: self.hypotheses.count(),
+            concluded: self.hypotheses.iter().filter(|(_, h)| concluded(h.status)).count(),
+            evidence: self.evidence.iter().filter(|(_, e)| e.withdrawn.is_none()).count(),
+            beliefs: self.beliefs.iter().filter(|(_, b)| b.status == BeliefStatus::Held).count(),
+            contradictions: (self.contradictions.iter())
+                .filter(|(_, c)| c.status == ContradictionStatus::Open)
+                .count(),
+            gaps: self.gaps.count(),
+            gaps_filled: self.gaps.iter().filter(|(_, gap)| gap.status == GapStatus::Filled).count(),
+            verifications_run: self.runs.count(),
+            verifications_passed: self.runs.iter().filter(|(_, run)| run.outcome == Outcome::Passed).count(),
+            experiments_ended: self.experiments.iter().filter(|(_, known)| known.result.is_some()).count(),
+            notes: self.notes.count(),
+            since: moments.iter().min().copied(),
+            until: moments.iter().max().copied(),
+        }
+    }
+}

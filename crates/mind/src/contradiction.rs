@@ -1,0 +1,224 @@
+//! Contradictions that follow from what is known, found whenever something changes that can take part in one.
+//!
+//! Only rules without doubt are used; two statements in prose are never compared. Found are:
+//!
+//! - an expectation and the newest observation of the same subject, where the value seen is not the value expected, or is out of
+//!   the expected range;
+//! - two expectations of the same subject that no value can meet;
+//! - two confirmed hypotheses of which one excludes the other;
+//! - a confirmed hypothesis that is a special case of a rejected one.
+//!
+//! A contradiction that was found is resolved by itself when its rule no longer holds.
+
+use crate::apply::short;
+use crate::error::MindError;
+use crate::ids::{BeliefId, ContradictionId, HypothesisId, Item, Kind};
+use crate::item::{
+    Belief, BeliefKind, BeliefStatus, Contradiction, ContradictionStatus, HypothesisStatus, Measure, Origin,
+    Severity,
+};
+use crate::mind::Mind;
+use crate::mutation::{Cause, Effect};
+
+/// What two values have to do with each other.
+fn agree(a: &Measure, b: &Measure) -> bool {
+    use Measure::{Flag, Number, Range, Word};
+    match (a, b) {
+        (Number(a), Number(b)) => a == b,
+        (Range(from, to), Number(n)) | (Number(n), Range(from, to)) => from <= n && n <= to,
+        (Range(a, b), Range(c, d)) => a <= d && c <= b,
+        (Flag(a), Flag(b)) => a == b,
+        (Word(a), Word(b)) => a == b,
+        // A number and a word about the same subject are about different sides of it: that is no contradiction.
+        _ => true,
+    }
+}
+
+/// A value in a sentence.
+pub(crate) fn said(value: &Measure) -> String {
+    match value {
+        Measure::Number(number) => number.to_string(),
+        Measure::Range(from, to) => format!("{from} to {to}"),
+        Measure::Flag(flag) => flag.to_string(),
+        Measure::Word(word) => format!("\"{}\"", short(word)),
+    }
+}
+
+/// A contradiction that holds by a rule.
+struct Found {
+    left: Item,
+    right: Item,
+    reason: String,
+    severity: Severity,
+}
+
+impl Mind {
+    /// Looks for contradictions that the item takes part in, and settles those that are over.
+    pub(crate) fn watch_for_contradictions(
+        &mut self,
+        item: Item,
+        effect: &mut Effect,
+        origin: &Origin,
+    ) -> Result<(), MindError> {
+        let found = match item.kind {
+            Kind::Belief => self.around_belief(BeliefId(item.number)),
+            Kind::Hypothesis => self.around_hypotheses(),
+            _ => return Ok(()),
+        };
+        let over: Vec<u32> = self
+            .contradictions
+            .iter()
+            .filter(|(_, c)| c.detected && c.status == ContradictionStatus::Open)
+            .filter(|(_, c)| c.left.kind == item.kind && self.concerns(item, c))
+            .filter(|(_, c)| !found.iter().any(|found| (found.left, found.right) == (c.left, c.right)))
+            .map(|(number, _)| number)
+            .collect();
+        for number in over {
+            self.contradictions.change(number, |known| {
+                known.status = ContradictionStatus::Resolved;
+                known.resolution = Some("it no longer holds".to_owned());
+            })?;
+            effect.said.push(format!("{} is resolved: it no longer holds", ContradictionId(number)));
+        }
+        for Found { left, right, reason, severity } in found {
+            // One that somebody settled stays settled until the two change in a way that makes another one.
+            let known = |c: &Contradiction| {
+                (c.left, c.right) == (left, right)
+                    && (c.status != ContradictionStatus::Resolved || !c.detected || c.reason == reason)
+                    && c.resolution.as_deref() != Some("it no longer holds")
+            };
+            if self.contradictions.iter().any(|(_, c)| known(c)) {
+                continue;
+            }
+            let said = format!("{left} and {right} contradict each other: {reason}");
+            let suggestion = self.suggestion(left, right);
+            let id = ContradictionId(self.contradictions.push(Contradiction {
+                left,
+                right,
+                reason,
+                severity,
+                status: ContradictionStatus::Open,
+                detected: true,
+                suggestion,
+                resolution: None,
+                origin: origin.clone(),
+            })?);
+            effect.said.push(format!("{said} ({id})"));
+            effect.causes.push(Cause::Contradiction);
+        }
+        Ok(())
+    }
+
+    /// Whether a change of the item can end the contradiction.
+    fn concerns(&self, item: Item, contradiction: &Contradiction) -> bool {
+        if item.kind == Kind::Hypothesis || contradiction.left == item || contradiction.right == item {
+            return true;
+        }
+        // A newer observation takes the place of an older one.
+        let subject = |item: Item| self.beliefs.get(item.number).and_then(|belief| belief.subject.clone());
+        subject(item).is_some() && subject(item) == subject(contradiction.left)
+    }
+
+    /// Everything that contradicts around the subject of a belief.
+    fn around_belief(&self, id: BeliefId) -> Vec<Found> {
+        let Some(subject) = self.beliefs.get(id.0).and_then(|belief| belief.subject.clone()) else {
+            return Vec::new();
+        };
+        let about: Vec<(BeliefId, &Belief, &Measure)> = self
+            .beliefs
+            .iter()
+            .filter(|(_, belief)| {
+                belief.status == BeliefStatus::Held && belief.subject.as_ref() == Some(&subject)
+            })
+            .filter_map(|(number, belief)| Some((BeliefId(number), belief, belief.value.as_ref()?)))
+            .collect();
+        let expected: Vec<_> = about.iter().filter(|(_, b, _)| b.kind == BeliefKind::Expectation).collect();
+        let seen = about.iter().rev().find(|(_, b, _)| b.kind == BeliefKind::Observation);
+        let mut found = Vec::new();
+        let pair = |a: BeliefId, b: BeliefId| (Item::from(a.min(b)), Item::from(a.max(b)));
+        for (at, (expects, _, wanted)) in expected.iter().enumerate() {
+            if let Some((sees, _, value)) = seen.filter(|(_, _, value)| !agree(wanted, value)) {
+                let (left, right) = pair(*expects, *sees);
+                let reason =
+                    format!("{subject} should be {} and is {}", self::said(wanted), self::said(value));
+                found.push(Found { left, right, reason, severity: Severity::High });
+            }
+            for (other, _, also) in expected.iter().skip(at + 1).filter(|(_, _, also)| !agree(wanted, also)) {
+                let (left, right) = pair(*expects, *other);
+                let reason =
+                    format!("{subject} cannot be {} and {} at once", self::said(wanted), self::said(also));
+                found.push(Found { left, right, reason, severity: Severity::Medium });
+            }
+        }
+        found
+    }
+
+    /// Everything that contradicts among hypotheses.
+    fn around_hypotheses(&self) -> Vec<Found> {
+        let confirmed = |id: HypothesisId| {
+            self.hypotheses.get(id.0).is_some_and(|other| other.status == HypothesisStatus::Confirmed)
+        };
+        let mut found = Vec::new();
+        for (number, hypothesis) in self.hypotheses.iter() {
+            if hypothesis.status != HypothesisStatus::Confirmed {
+                continue;
+            }
+            let id = HypothesisId(number);
+            for other in hypothesis.excludes.iter().copied().filter(|other| *other != id && confirmed(*other))
+            {
+                let (left, right) = (Item::from(id.min(other)), Item::from(id.max(other)));
+                let reason = format!("{left} and {right} exclude each other, and both are confirmed");
+                if !found.iter().any(|found: &Found| (found.left, found.right) == (left, right)) {
+                    found.push(Found { left, right, reason, severity: Severity::Critical });
+                }
+            }
+            let rejected = hypothesis.parent.filter(|parent| {
+                self.hypotheses.get(parent.0).is_some_and(|known| known.status == HypothesisStatus::Rejected)
+            });
+            if let Some(parent) = rejected {
+                let reason =
+                    format!("{id} is confirmed, and {parent}, of which it is a special case, is rejected");
+                let (left, right) = (parent.min(id).into(), parent.max(id).into());
+                found.push(Found { left, right, reason, severity: Severity::Critical });
+            }
+        }
+        found
+    }
+
+    /// What could be done about a contradiction: doubt the side that is less sure.
+    pub(crate) fn suggestion(&self, left: Item, right: Item) -> String {
+        let (effective, confidences) = (self.effective(), self.confidences());
+        let sure = |item: Item| match item.kind {
+            Kind::Belief => effective.get(&item.number).copied(),
+            Kind::Hypothesis => confidences.get(&item.number).copied(),
+            _ => None,
+        };
+        let act = |item: Item| match item.kind {
+            Kind::Belief => {
+                let roots = self.roots(BeliefId(item.number)).unwrap_or_default();
+                match roots.first() {
+                    Some(root) => {
+                        format!("check {item} again, beginning with {}, on which it rests", root.belief)
+                    }
+                    None => format!("check {item} again; retract it if it is wrong"),
+                }
+            }
+            Kind::Hypothesis => format!("open {item} again and test it"),
+            _ => format!("look at {item} again"),
+        };
+        let is_seen = |item: Item| {
+            item.kind == Kind::Belief
+                && self.beliefs.get(item.number).is_some_and(|belief| belief.kind == BeliefKind::Observation)
+        };
+        // Between what was seen and what should be, what was seen counts.
+        let doubted = match (is_seen(left), is_seen(right)) {
+            (true, false) => right,
+            (false, true) => left,
+            _ => match (sure(left), sure(right)) {
+                (Some(a), Some(b)) if a > b => right,
+                _ => left,
+            },
+        };
+        act(doubted)
+    }
+}

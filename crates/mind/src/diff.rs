@@ -1,0 +1,332 @@
+//! What changed between two moments, in sentences.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::apply::{short, shown};
+use crate::ids::{BeliefId, EvidenceId, HypothesisId, Item, Kind};
+use crate::mind::{Mind, each_table};
+
+/// One item that two moments differ in.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// Which.
+    pub item: Item,
+    /// What happened to it.
+    pub sentence: String,
+    /// What it was; nothing if it was not there.
+    pub before: Option<Value>,
+    /// What it is; nothing if it is not there.
+    pub after: Option<Value>,
+}
+
+/// What changed between two moments.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Diff {
+    /// The whole in one sentence.
+    pub summary: String,
+    /// One for every item that changed, in the order of a board.
+    pub changes: Vec<Change>,
+}
+
+impl Mind {
+    /// Items that differ.
+    pub fn differing(&self, other: &Self) -> Vec<Item> {
+        let mut found = Vec::new();
+        macro_rules! compare {
+            ($($table:ident),+) => {
+                $(found.extend(self.$table.differing(&other.$table).into_iter().map(|number| {
+                    Item { kind: self.$table.kind, number }
+                }));)+
+            };
+        }
+        compare!(
+            hypotheses,
+            evidence,
+            beliefs,
+            contradictions,
+            gaps,
+            verifications,
+            runs,
+            notes,
+            experiments
+        );
+        found
+    }
+
+    /// What changed from this moment to a later one.
+    pub fn diff(&self, later: &Self) -> Diff {
+        let mut items = self.differing(later);
+        let (was, is) = (self.confidences(), later.confidences());
+        // Evidence moves hypotheses that did not change themselves.
+        for (number, after) in &is {
+            let item = Item::from(HypothesisId(*number));
+            if was.get(number).is_some_and(|before| before != after) && !items.contains(&item) {
+                items.push(item);
+            }
+        }
+        let (held, holds) = (self.effective(), later.effective());
+        for (number, after) in &holds {
+            let item = Item::from(BeliefId(*number));
+            if held.get(number).is_some_and(|before| before != after) && !items.contains(&item) {
+                items.push(item);
+            }
+        }
+        items.sort();
+        let changes: Vec<Change> = items
+            .into_iter()
+            .filter_map(|item| {
+                let sentence = match item.kind {
+                    Kind::Hypothesis => self.hypothesis_sentence(later, item, &was, &is),
+                    Kind::Belief => self.belief_sentence(later, item, &held, &holds),
+                    _ => self.plain_sentence(later, item),
+                }?;
+                Some(Change {
+                    item,
+                    sentence,
+                    before: self.document_of(item),
+                    after: later.document_of(item),
+                })
+            })
+            .collect();
+        Diff { summary: summary(&changes, self, later), changes }
+    }
+
+    fn hypothesis_sentence(
+        &self,
+        later: &Self,
+        item: Item,
+        was: &std::collections::BTreeMap<u32, f64>,
+        is: &std::collections::BTreeMap<u32, f64>,
+    ) -> Option<String> {
+        let number = item.number;
+        let (before, after) = (self.hypotheses.get(number), later.hypotheses.get(number));
+        let sure = |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.5);
+        Some(match (before, after) {
+            (None, Some(new)) => {
+                let status = match new.status.is_open() {
+                    true => String::new(),
+                    false => format!(", and {}", new.status.as_str()),
+                };
+                format!("{item} was proposed{status} ({}): {}", shown(sure(is)), short(&new.statement))
+            }
+            (Some(old), None) => format!("{item} was taken back: {}", short(&old.statement)),
+            (Some(old), Some(new)) => {
+                let mut parts = Vec::new();
+                let (from, to) = (sure(was), sure(is));
+                if from != to {
+                    let verb = if to > from { "rose" } else { "fell" };
+                    let because = self.evidence_between(later, HypothesisId(number));
+                    let after = match because.is_empty() {
+                        true => String::new(),
+                        false => format!(" after {}", listed(&because)),
+                    };
+                    parts.push(format!("{verb} from {} to {}{after}", shown(from), shown(to)));
+                }
+                if old.status != new.status {
+                    let reason =
+                        new.reason.as_ref().map_or(String::new(), |reason| format!(": {}", short(reason)));
+                    let fallen =
+                        new.fallen.as_ref().map_or(String::new(), |fallen| format!(", with {}", fallen.with));
+                    parts.push(format!(
+                        "went from {} to {}{fallen}{reason}",
+                        old.status.as_str(),
+                        new.status.as_str()
+                    ));
+                }
+                if old.statement != new.statement {
+                    parts.push(format!("now says: {}", short(&new.statement)));
+                }
+                if parts.is_empty() {
+                    parts.push("was edited".to_owned());
+                }
+                format!("{item} {}", parts.join(" and "))
+            }
+            (None, None) => return None,
+        })
+    }
+
+    /// Evidence about a hypothesis that came, went or no longer counts.
+    fn evidence_between(&self, later: &Self, id: HypothesisId) -> Vec<Item> {
+        self.evidence
+            .differing(&later.evidence)
+            .into_iter()
+            .filter(|number| {
+                let about = |mind: &Self| mind.evidence.get(*number).is_some_and(|e| e.hypothesis == id);
+                about(self) || about(later)
+            })
+            .map(|number| EvidenceId(number).into())
+            .collect()
+    }
+
+    fn belief_sentence(
+        &self,
+        later: &Self,
+        item: Item,
+        held: &std::collections::BTreeMap<u32, f64>,
+        holds: &std::collections::BTreeMap<u32, f64>,
+    ) -> Option<String> {
+        let number = item.number;
+        let sure = |all: &std::collections::BTreeMap<u32, f64>| all.get(&number).copied().unwrap_or(0.0);
+        let (from, to) = (shown(sure(held)), shown(sure(holds)));
+        Some(match (self.beliefs.get(number), later.beliefs.get(number)) {
+            (None, Some(new)) => {
+                format!("{item} was added ({}, {to}): {}", new.kind.as_str(), short(&new.statement))
+            }
+            (Some(old), None) => format!("{item} was taken back: {}", short(&old.statement)),
+            (Some(old), Some(new)) if old.status != new.status => {
+                format!("{item} was {}: {}", new.status.as_str(), short(&new.statement))
+            }
+            (Some(old), Some(new)) => {
+                let mut parts = Vec::new();
+                if from != to {
+                    parts.push(format!("went from {from} to {to}"));
+                }
+                for on in new.depends.iter().filter(|d| !old.depends.iter().any(|known| known.on == d.on)) {
+                    parts.push(format!("now depends on {}", on.on));
+                }
+                for on in old.depends.iter().filter(|d| !new.depends.iter().any(|known| known.on == d.on)) {
+                    parts.push(format!("no longer depends on {}", on.on));
+                }
+                if parts.is_empty() {
+                    parts.push("was edited".to_owned());
+                }
+                format!("{item} {}", parts.join(" and "))
+            }
+            (None, None) => return None,
+        })
+    }
+
+    fn plain_sentence(&self, later: &Self, item: Item) -> Option<String> {
+        let says = |mind: &Self| mind.says(item);
+        let noun = item.kind.noun();
+        Some(match (says(self), says(later)) {
+            (None, Some((state, text))) => match (item.kind, state) {
+                (Kind::Evidence, _) => {
+                    let evidence = later.evidence.get(item.number)?;
+                    format!("{item} was added for {} ({:+}): {text}", evidence.hypothesis, evidence.strength)
+                }
+                (Kind::Gap, "filled") => format!("{item} was found and filled: {text}"),
+                (Kind::Run, outcome) => {
+                    let run = later.runs.get(item.number)?;
+                    format!("{} was run ({item}) and {outcome}: {text}", run.verification)
+                }
+                _ => format!("{noun} {item} was added: {text}"),
+            },
+            (Some((_, text)), None) => format!("{noun} {item} was taken back: {text}"),
+            (Some((from, _)), Some((to, text))) if from != to => {
+                format!("{noun} {item} is {to}, was {from}: {text}")
+            }
+            (Some(_), Some((_, text))) => format!("{noun} {item} was edited: {text}"),
+            (None, None) => return None,
+        })
+    }
+
+    /// The state of an item, and what it says, for a line.
+    pub(crate) fn says(&self, item: Item) -> Option<(&'static str, String)> {
+        let number = item.number;
+        Some(match item.kind {
+            Kind::Hypothesis => {
+                let known = self.hypotheses.get(number)?;
+                (known.status.as_str(), short(&known.statement))
+            }
+            Kind::Evidence => {
+                let known = self.evidence.get(number)?;
+                (if known.withdrawn.is_some() { "withdrawn" } else { "in force" }, short(&known.text))
+            }
+            Kind::Belief => {
+                let known = self.beliefs.get(number)?;
+                (known.status.as_str(), short(&known.statement))
+            }
+            Kind::Contradiction => {
+                let known = self.contradictions.get(number)?;
+                (known.status.as_str(), short(&known.reason))
+            }
+            Kind::Gap => {
+                let known = self.gaps.get(number)?;
+                let answer =
+                    known.answer.as_ref().map_or(String::new(), |answer| format!(" → {}", short(answer)));
+                (known.status.as_str(), format!("{}{answer}", short(&known.question)))
+            }
+            Kind::Verification => ("planned", short(&self.verifications.get(number)?.title)),
+            Kind::Run => {
+                let known = self.runs.get(number)?;
+                (known.outcome.as_str(), short(&known.reason))
+            }
+            Kind::Note => ("noted", short(&self.notes.get(number)?.text)),
+            Kind::Experiment => {
+                let known = self.experiments.get(number)?;
+                let result =
+                    known.result.as_ref().map_or(String::new(), |result| format!(" → {}", short(result)));
+                (known.status.as_str(), format!("branch {}: {}{result}", known.branch, short(&known.success)))
+            }
+        })
+    }
+}
+
+/// Names in a sentence.
+pub(crate) fn listed(items: &[Item]) -> String {
+    const SHOWN: usize = 5;
+    let names: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();
+    match items.len() - names.len() {
+        0 => match names.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+            None => String::new(),
+        },
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+fn summary(changes: &[Change], before: &Mind, after: &Mind) -> String {
+    if changes.is_empty() {
+        return "Nothing changed.".to_owned();
+    }
+    let mut parts = Vec::new();
+    let mut put = |count: usize, one: &str, many: &str| match count {
+        0 => {}
+        1 => parts.push(format!("1 {one}")),
+        count => parts.push(format!("{count} {many}")),
+    };
+    let of = |wanted: Kind, test: &dyn Fn(&Change) -> bool| {
+        changes.iter().filter(|change| change.item.kind == wanted && test(change)).count()
+    };
+    let added = |change: &Change| change.before.is_none();
+    put(of(Kind::Hypothesis, &added), "hypothesis proposed", "hypotheses proposed");
+    let changed = |change: &Change| change.before.is_some() && change.after.is_some();
+    put(of(Kind::Hypothesis, &changed), "hypothesis changed", "hypotheses changed");
+    put(of(Kind::Evidence, &added), "piece of evidence added", "pieces of evidence added");
+    put(of(Kind::Belief, &added), "belief added", "beliefs added");
+    put(of(Kind::Belief, &changed), "belief changed", "beliefs changed");
+    put(of(Kind::Contradiction, &added), "contradiction", "contradictions");
+    let filled = |mind: &Mind| {
+        let is_filled = |gap: &crate::item::Gap| gap.status == crate::item::GapStatus::Filled;
+        mind.gaps.iter().filter(|(_, gap)| is_filled(gap)).count()
+    };
+    put(filled(after).saturating_sub(filled(before)), "gap filled", "gaps filled");
+    put(of(Kind::Gap, &added), "gap found", "gaps found");
+    put(of(Kind::Run, &added), "verification run", "verifications run");
+    put(of(Kind::Note, &added), "note added", "notes added");
+    put(
+        changes.iter().filter(|change| change.after.is_none()).count(),
+        "item taken back",
+        "items taken back",
+    );
+    match parts.is_empty() {
+        true => format!("{} changed.", listed(&changes.iter().map(|change| change.item).collect::<Vec<_>>())),
+        false => format!("{}.", parts.join(", ")),
+    }
+}
+
+impl Mind {
+    /// The newest item of each kind that is there, for saying where a list ends.
+    pub fn newest(&self) -> Vec<Item> {
+        let mut found = Vec::new();
+        each_table!(self, table => {
+            if let Some((number, _)) = table.iter().next_back() {
+                found.push(Item { kind: table.kind, number });
+            }
+        });
+        found
+    }
+}

@@ -1,0 +1,254 @@
+//! What rests on what: how sure beliefs are through their dependencies, what falls with one, what one rests on in the end.
+//!
+//! A belief is as sure as it is by itself, times what its dependencies leave of it. With `s` the strength of a dependency and
+//! `c` how sure the belief is that it rests on:
+//!
+//! - each `requires`, `derived-from` and `caused-by` leaves `1 - s·(1 - c)`;
+//! - all `supported-by` together leave `(1 - ∏(1 - s·c)) / (1 - ∏(1 - s))`: as long as one support stands, so does most of it.
+//!
+//! A belief that was retracted counts as 0. There are no circles, because [`Mind::apply`] refuses them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde::Serialize;
+
+use crate::error::MindError;
+use crate::ids::{BeliefId, GapId, HypothesisId, Item};
+use crate::item::{Belief, BeliefStatus, DependencyKind};
+use crate::mind::Mind;
+
+/// A belief that would be less sure.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Shaken {
+    /// Which.
+    pub belief: BeliefId,
+    /// What it says.
+    pub statement: String,
+    /// How many dependencies away it is.
+    pub distance: usize,
+    /// How sure it is now.
+    pub now: f64,
+    /// How sure it would be.
+    pub then: f64,
+    /// How one leads to the other.
+    pub path: Vec<BeliefId>,
+}
+
+/// What falls if a belief is wrong.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Impact {
+    /// The belief.
+    pub belief: BeliefId,
+    /// What rests on it, the worst hit first.
+    pub shaken: Vec<Shaken>,
+    /// Hypotheses that some of these belong to.
+    pub hypotheses: Vec<HypothesisId>,
+    /// Gaps that wait for some of these.
+    pub gaps: Vec<GapId>,
+}
+
+/// Something that a belief rests on in the end.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Root {
+    /// Which belief.
+    pub belief: BeliefId,
+    /// What it says.
+    pub statement: String,
+    /// How sure it is.
+    pub confidence: f64,
+    /// How strongly the belief rests on it along the strongest path.
+    pub weight: f64,
+    /// How one leads to the other.
+    pub path: Vec<BeliefId>,
+}
+
+/// How sure a belief is, given how sure the ones are that it rests on.
+fn sure(belief: &Belief, of: impl Fn(BeliefId) -> f64) -> f64 {
+    if belief.status == BeliefStatus::Retracted {
+        return 0.0;
+    }
+    let (mut left, mut none_stands, mut none_could) = (belief.confidence, 1.0, 1.0);
+    for dependency in &belief.depends {
+        let (strength, confidence) = (dependency.strength, of(dependency.on));
+        match dependency.kind {
+            DependencyKind::SupportedBy => {
+                none_stands *= 1.0 - strength * confidence;
+                none_could *= 1.0 - strength;
+            }
+            _ => left *= 1.0 - strength * (1.0 - confidence),
+        }
+    }
+    if none_could < 1.0 {
+        left *= (1.0 - none_stands) / (1.0 - none_could);
+    }
+    left.clamp(0.0, 1.0)
+}
+
+impl Mind {
+    /// How sure every belief is, by its number.
+    pub fn effective(&self) -> BTreeMap<u32, f64> {
+        self.effective_if(None)
+    }
+
+    /// The same, if one of them were wrong. Every belief is looked at once, whatever the shape: no recursion.
+    fn effective_if(&self, wrong: Option<BeliefId>) -> BTreeMap<u32, f64> {
+        let mut known: BTreeMap<u32, f64> = BTreeMap::new();
+        for (start, _) in self.beliefs.iter() {
+            let mut pending = vec![start];
+            // A circle cannot be made, but a damaged store must not hang: what was waited for once is not waited for again.
+            let mut waited: HashSet<u32> = HashSet::from([start]);
+            while let Some(&number) = pending.last() {
+                let Some(belief) = self.beliefs.get(number).filter(|_| !known.contains_key(&number)) else {
+                    pending.pop();
+                    continue;
+                };
+                let waiting = pending.len();
+                let rests = belief.depends.iter().map(|dependency| dependency.on.0);
+                let rests = rests.filter(|on| !known.contains_key(on) && self.beliefs.get(*on).is_some());
+                pending.extend(rests.filter(|on| waited.insert(*on)));
+                if pending.len() == waiting {
+                    let value = match wrong {
+                        Some(wrong) if wrong.0 == number => 0.0,
+                        _ => sure(belief, |on| known.get(&on.0).copied().unwrap_or(0.0)),
+                    };
+                    known.insert(number, value);
+                    pending.pop();
+                }
+            }
+        }
+        known
+    }
+
+    /// Which beliefs rest directly on each.
+    fn dependents(&self) -> HashMap<u32, Vec<u32>> {
+        let mut dependents: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (number, belief) in self.beliefs.iter() {
+            for dependency in &belief.depends {
+                dependents.entry(dependency.on.0).or_default().push(number);
+            }
+        }
+        dependents
+    }
+
+    /// What falls, and how far, if a belief is wrong.
+    pub fn impact(&self, id: BeliefId) -> Result<Impact, MindError> {
+        self.beliefs.known(id.0)?;
+        let (now, then) = (self.effective(), self.effective_if(Some(id)));
+        let dependents = self.dependents();
+        let mut came: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
+        let (mut seen, mut wave) = (BTreeSet::from([id.0]), vec![id.0]);
+        let mut distance = 0;
+        while !wave.is_empty() {
+            distance += 1;
+            let mut next = Vec::new();
+            for from in wave {
+                for &to in dependents.get(&from).into_iter().flatten() {
+                    if seen.insert(to) {
+                        came.insert(to, (from, distance));
+                        next.push(to);
+                    }
+                }
+            }
+            wave = next;
+        }
+        let mut shaken: Vec<Shaken> = came
+            .iter()
+            .filter_map(|(number, (_, distance))| {
+                let belief = self.beliefs.get(*number)?;
+                let mut path = vec![BeliefId(*number)];
+                let mut at = *number;
+                while let Some((from, _)) = came.get(&at) {
+                    path.push(BeliefId(*from));
+                    at = *from;
+                }
+                path.reverse();
+                Some(Shaken {
+                    belief: BeliefId(*number),
+                    statement: belief.statement.clone(),
+                    distance: *distance,
+                    now: now.get(number).copied().unwrap_or(0.0),
+                    then: then.get(number).copied().unwrap_or(0.0),
+                    path,
+                })
+            })
+            .collect();
+        shaken.sort_by(|a, b| (b.now - b.then).total_cmp(&(a.now - a.then)).then(a.belief.cmp(&b.belief)));
+        let touched: BTreeSet<u32> = seen;
+        let belonging = |number: &u32| self.beliefs.get(*number).and_then(|belief| belief.hypothesis);
+        let hypotheses: BTreeSet<HypothesisId> = touched.iter().filter_map(belonging).collect();
+        let waits = |item: &Item| touched.iter().any(|number| *item == BeliefId(*number).into());
+        let gaps = self.gaps.iter().filter(|(_, gap)| gap.blocks.iter().any(waits));
+        let gaps = gaps.map(|(number, _)| GapId(number)).collect();
+        Ok(Impact { belief: id, shaken, hypotheses: hypotheses.into_iter().collect(), gaps })
+    }
+
+    /// What a belief rests on in the end, the shakiest first: where to look if it turns out wrong.
+    pub fn roots(&self, id: BeliefId) -> Result<Vec<Root>, MindError> {
+        self.beliefs.known(id.0)?;
+        let effective = self.effective();
+        // The strongest path to each, found in order of distance from the belief; strengths are at most 1, so going on never
+        // makes a path stronger.
+        let mut best: BTreeMap<u32, (f64, u32)> = BTreeMap::from([(id.0, (1.0, id.0))]);
+        let mut pending = vec![id.0];
+        while let Some(number) = pending.pop() {
+            let weight = best.get(&number).map_or(0.0, |(weight, _)| *weight);
+            for dependency in self.beliefs.get(number).into_iter().flat_map(|belief| &belief.depends) {
+                let through = weight * dependency.strength;
+                let known = best.get(&dependency.on.0).map(|(weight, _)| *weight);
+                if known.is_none_or(|known| through > known) {
+                    best.insert(dependency.on.0, (through, number));
+                    pending.push(dependency.on.0);
+                }
+            }
+        }
+        let mut roots: Vec<Root> = best
+            .iter()
+            .filter(|(number, _)| **number != id.0)
+            .filter_map(|(number, (weight, _))| {
+                let belief = self.beliefs.get(*number).filter(|belief| belief.depends.is_empty())?;
+                let mut path = vec![BeliefId(*number)];
+                let mut at = *number;
+                while let Some((_, from)) = best.get(&at).filter(|(_, from)| *from != at) {
+                    path.push(BeliefId(*from));
+                    at = *from;
+                }
+                path.reverse();
+                Some(Root {
+                    belief: BeliefId(*number),
+                    statement: belief.statement.clone(),
+                    confidence: effective.get(number).copied().unwrap_or(0.0),
+                    weight: *weight,
+                    path,
+                })
+            })
+            .collect();
+        let shaky = |root: &Root| root.weight * (1.0 - root.confidence);
+        roots.sort_by(|a, b| shaky(b).total_cmp(&shaky(a)).then(a.belief.cmp(&b.belief)));
+        Ok(roots)
+    }
+}
+
+/// The way from `from` to `to`, if there is one, along `next`.
+pub(crate) fn way(from: u32, to: u32, next: impl Fn(u32) -> Vec<u32>) -> Option<Vec<u32>> {
+    let mut came: HashMap<u32, u32> = HashMap::from([(from, from)]);
+    let mut wave = vec![from];
+    while let Some(number) = wave.pop() {
+        if number == to {
+            let mut path = vec![to];
+            let mut at = to;
+            while at != from {
+                at = came[&at];
+                path.push(at);
+            }
+            path.reverse();
+            return Some(path);
+        }
+        for on in next(number) {
+            came.entry(on).or_insert_with(|| {
+                wave.push(on);
+                number
+            });
+        }
+    }
+    None
+}

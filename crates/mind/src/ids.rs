@@ -1,0 +1,228 @@
+//! Names of items: a letter for the kind and a number, short enough to be said and typed (`H2`, `E7`).
+//!
+//! Numbers count up within one mind and are never given out again on the same line of history. Two branches may give the
+//! same number to different items; a merge renumbers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::MindError;
+
+/// What an item is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Kind {
+    /// Something that may be true.
+    Hypothesis,
+    /// Something that speaks for or against a hypothesis.
+    Evidence,
+    /// Something held to be true.
+    Belief,
+    /// Two things that cannot both be true.
+    Contradiction,
+    /// Something that is not known.
+    Gap,
+    /// A check that can be run.
+    Verification,
+    /// What a check showed when it was run.
+    Run,
+    /// A note.
+    Note,
+    /// A branch on which a hypothesis is tried out.
+    Experiment,
+}
+
+impl Kind {
+    /// Every kind, in the order a board shows them.
+    pub const ALL: [Self; 9] = [
+        Self::Hypothesis,
+        Self::Evidence,
+        Self::Belief,
+        Self::Contradiction,
+        Self::Gap,
+        Self::Verification,
+        Self::Run,
+        Self::Note,
+        Self::Experiment,
+    ];
+
+    /// The letter of its names.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Hypothesis => 'H',
+            Self::Evidence => 'E',
+            Self::Belief => 'B',
+            Self::Contradiction => 'C',
+            Self::Gap => 'G',
+            Self::Verification => 'V',
+            Self::Run => 'R',
+            Self::Note => 'N',
+            Self::Experiment => 'X',
+        }
+    }
+
+    /// Its noun.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Hypothesis => "hypothesis",
+            Self::Evidence => "evidence",
+            Self::Belief => "belief",
+            Self::Contradiction => "contradiction",
+            Self::Gap => "gap",
+            Self::Verification => "verification",
+            Self::Run => "run",
+            Self::Note => "note",
+            Self::Experiment => "experiment",
+        }
+    }
+
+    /// What a list of them is called, on disk and in documents.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Hypothesis => "hypotheses",
+            Self::Evidence => "evidence",
+            Self::Belief => "beliefs",
+            Self::Contradiction => "contradictions",
+            Self::Gap => "gaps",
+            Self::Verification => "verifications",
+            Self::Run => "runs",
+            Self::Note => "notes",
+            Self::Experiment => "experiments",
+        }
+    }
+}
+
+/// Any item.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Item {
+    /// What it is.
+    pub kind: Kind,
+    /// Its number, from 1.
+    pub number: u32,
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.kind.letter(), self.number)
+    }
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for Item {
+    type Err = MindError;
+
+    fn from_str(text: &str) -> Result<Self, MindError> {
+        let wrong = || MindError::NoName(text.chars().take(40).collect());
+        let mut letters = text.chars();
+        let letter = letters.next().ok_or_else(wrong)?.to_ascii_uppercase();
+        let kind = Kind::ALL.into_iter().find(|kind| kind.letter() == letter).ok_or_else(wrong)?;
+        let digits = letters.as_str();
+        let plain = !digits.starts_with('0') && digits.bytes().all(|digit| digit.is_ascii_digit());
+        let number = digits.parse().ok().filter(|_| plain).ok_or_else(wrong)?;
+        Ok(Self { kind, number })
+    }
+}
+
+impl Serialize for Item {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <std::borrow::Cow<'de, str>>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $kind:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u32);
+
+        impl From<$name> for Item {
+            fn from(id: $name) -> Self {
+                Self { kind: Kind::$kind, number: id.0 }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                Item::from(*self).fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                Item::from(*self).fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = MindError;
+
+            fn from_str(text: &str) -> Result<Self, MindError> {
+                match text.parse()? {
+                    Item { kind: Kind::$kind, number } => Ok(Self(number)),
+                    other => Err(MindError::WrongKind { item: other, wanted: Kind::$kind }),
+                }
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <std::borrow::Cow<'de, str>>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+name_type!(
+    /// Names a hypothesis.
+    HypothesisId, Hypothesis
+);
+name_type!(
+    /// Names a piece of evidence.
+    EvidenceId, Evidence
+);
+name_type!(
+    /// Names a belief.
+    BeliefId, Belief
+);
+name_type!(
+    /// Names a contradiction.
+    ContradictionId, Contradiction
+);
+name_type!(
+    /// Names a gap.
+    GapId, Gap
+);
+name_type!(
+    /// Names a verification.
+    VerificationId, Verification
+);
+name_type!(
+    /// Names a run of a verification.
+    RunId, Run
+);
+name_type!(
+    /// Names a note.
+    NoteId, Note
+);
+name_type!(
+    /// Names an experiment.
+    ExperimentId, Experiment
+);

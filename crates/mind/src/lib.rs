@@ -1,0 +1,34 @@
+//! The reasoning state of an agent: what it believes, why, and what it does not know.
+//!
+//! A [`Mind`] is plain data: hypotheses with evidence, beliefs that rest on each other, contradictions, gaps, checks, notes. A
+//! [`Mutation`] is one change of it, and [`Mind::apply`] the only way to make one: a total function that either says what
+//! happened or refuses and leaves everything as it was. Nothing here reads a clock or a file; whoever applies a mutation says
+//! where it comes from ([`Origin`]).
+//!
+//! Minds are values that share what they have in common ([`table`]), in memory and in the store ([`store`]), so that a session
+//! can keep the one of every moment. Over them: how likely things are ([`confidence`]), what rests on what ([`graph`]), what
+//! cannot be true together ([`contradiction`]), what to do next ([`next`]), what changed ([`diff`]), taking over and taking back
+//! ([`merge`]), and pages for readers ([`board`], [`recovery`]).
+
+mod apply;
+pub mod board;
+pub mod confidence;
+pub mod contradiction;
+pub mod diff;
+pub mod error;
+pub mod graph;
+pub mod ids;
+pub mod item;
+pub mod merge;
+pub mod mind;
+pub mod mutation;
+pub mod next;
+pub mod recovery;
+pub mod store;
+pub mod table;
+
+pub use error::MindError;
+pub use ids::{Item, Kind};
+pub use item::Origin;
+pub use mind::Mind;
+pub use mutation::{Cause, Effect, Mutation};

@@ -1,0 +1,361 @@
+//! Taking the difference of two minds over into a third: what a branch found out, or what a change did, backwards.
+//!
+//! With `base` the mind that both grew from, `theirs` the one to take over from and `ours` the one to take over into:
+//!
+//! - an item that only `theirs` has is added, under a new name if ours has another item of that name, and whatever refers to it
+//!   among what is taken over refers to it by the new name;
+//! - an item that `theirs` changed and ours did not becomes what it is there; if ours changed it in the same way, nothing is
+//!   to be done;
+//! - an item that both changed differently is a conflict. It stays as it is in ours unless the caller says that theirs counts.
+//!
+//! Merging a branch is one use of it; taking back a single change is the other, with the mind after the change as the base and
+//! the one before it as theirs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::MindError;
+use crate::ids::{BeliefId, GapId, HypothesisId, Item, Kind, VerificationId};
+use crate::item::{
+    Act, Belief, Contradiction, Evidence, Experiment, Gap, Hypothesis, Note, Run, Source, Verification,
+};
+use crate::mind::{Mind, each_table};
+use crate::table::Table;
+
+/// An item that both sides changed, each in its own way.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Conflict {
+    /// Which.
+    pub item: Item,
+    /// The two in a sentence.
+    pub sentence: String,
+    /// What it is here; nothing if it is not here.
+    pub ours: Option<Value>,
+    /// What it is there; nothing if it is not there.
+    pub theirs: Option<Value>,
+    /// Whether theirs was taken.
+    pub taken: bool,
+}
+
+/// Two minds joined.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// What came out.
+    pub mind: Mind,
+    /// What both had changed.
+    pub conflicts: Vec<Conflict>,
+    /// Items that have another name here than there.
+    pub renamed: Vec<(Item, Item)>,
+}
+
+/// Names there, and what they are here.
+#[derive(Default)]
+struct Names(BTreeMap<Item, Item>);
+
+impl Names {
+    fn of(&self, item: Item) -> Item {
+        self.0.get(&item).copied().unwrap_or(item)
+    }
+
+    fn number<T: Into<Item> + Copy>(&self, id: T) -> u32 {
+        self.of(id.into()).number
+    }
+}
+
+/// Something that may refer to other items.
+trait Refers {
+    fn rename(&mut self, names: &Names);
+    fn refers(&self) -> Vec<Item>;
+}
+
+fn hypothesis(id: &mut HypothesisId, names: &Names) {
+    id.0 = names.number(*id);
+}
+
+impl Refers for Hypothesis {
+    fn rename(&mut self, names: &Names) {
+        self.parent.iter_mut().chain(&mut self.excludes).for_each(|id| hypothesis(id, names));
+        if let Some(fallen) = &mut self.fallen {
+            hypothesis(&mut fallen.with, names);
+        }
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        self.parent.iter().chain(&self.excludes).map(|id| (*id).into()).collect()
+    }
+}
+
+impl Refers for Evidence {
+    fn rename(&mut self, names: &Names) {
+        hypothesis(&mut self.hypothesis, names);
+        if let Source::Verification(id) = &mut self.source {
+            *id = VerificationId(names.number(*id));
+        }
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        let checked = match self.source {
+            Source::Verification(id) => Some(id.into()),
+            _ => None,
+        };
+        checked.into_iter().chain([self.hypothesis.into()]).collect()
+    }
+}
+
+impl Refers for Belief {
+    fn rename(&mut self, names: &Names) {
+        self.hypothesis.iter_mut().for_each(|id| hypothesis(id, names));
+        self.depends.iter_mut().for_each(|dependency| dependency.on = BeliefId(names.number(dependency.on)));
+        self.depends.sort_by_key(|dependency| dependency.on);
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        let rests = self.depends.iter().map(|dependency| dependency.on.into());
+        rests.chain(self.hypothesis.map(Item::from)).collect()
+    }
+}
+
+impl Refers for Contradiction {
+    fn rename(&mut self, names: &Names) {
+        (self.left, self.right) = (names.of(self.left), names.of(self.right));
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        vec![self.left, self.right]
+    }
+}
+
+impl Refers for Gap {
+    fn rename(&mut self, names: &Names) {
+        self.blocks.iter_mut().for_each(|item| *item = names.of(*item));
+        self.after.iter_mut().for_each(|id| *id = GapId(names.number(*id)));
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        self.blocks.iter().copied().chain(self.after.iter().map(|id| (*id).into())).collect()
+    }
+}
+
+impl Refers for Verification {
+    fn rename(&mut self, names: &Names) {
+        for act in self.on_pass.iter_mut().chain(&mut self.on_fail) {
+            match act {
+                Act::Evidence { hypothesis: id, .. } => hypothesis(id, names),
+                Act::Fill(gap) => *gap = GapId(names.number(*gap)),
+                Act::Halt => {}
+            }
+        }
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        let acts = self.on_pass.iter().chain(&self.on_fail);
+        acts.filter_map(|act| match act {
+            Act::Evidence { hypothesis, .. } => Some((*hypothesis).into()),
+            Act::Fill(gap) => Some((*gap).into()),
+            Act::Halt => None,
+        })
+        .collect()
+    }
+}
+
+impl Refers for Run {
+    fn rename(&mut self, names: &Names) {
+        self.verification = VerificationId(names.number(self.verification));
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        vec![self.verification.into()]
+    }
+}
+
+impl Refers for Note {
+    fn rename(&mut self, names: &Names) {
+        self.about.iter_mut().for_each(|item| *item = names.of(*item));
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        self.about.clone()
+    }
+}
+
+impl Refers for Experiment {
+    fn rename(&mut self, names: &Names) {
+        self.hypothesis.iter_mut().for_each(|id| hypothesis(id, names));
+    }
+
+    fn refers(&self) -> Vec<Item> {
+        self.hypothesis.iter().map(|id| (*id).into()).collect()
+    }
+}
+
+/// Gives names here to what only `theirs` has.
+fn name<T: Clone + PartialEq>(
+    base: &Table<T>,
+    theirs: &Table<T>,
+    ours: &Table<T>,
+    names: &mut Names,
+) -> Vec<(u32, u32)> {
+    let mut free = ours.newest().max(base.newest());
+    let mut added = Vec::new();
+    for (number, item) in theirs.iter().filter(|(number, _)| base.get(*number).is_none()) {
+        if ours.get(number) == Some(item) {
+            continue;
+        }
+        // A name that was given out and taken back is free for the same item.
+        let here = match ours.get(number).is_none() && number <= ours.newest() {
+            true => number,
+            false => {
+                free += 1;
+                free
+            }
+        };
+        added.push((number, here));
+        if here != number {
+            let kind = ours.kind;
+            names.0.insert(Item { kind, number }, Item { kind, number: here });
+        }
+    }
+    added
+}
+
+struct Joining<'a> {
+    names: &'a Names,
+    take_theirs: bool,
+    conflicts: Vec<Item>,
+}
+
+impl Joining<'_> {
+    /// Takes over what `theirs` changed.
+    fn table<T: Clone + PartialEq + Refers>(
+        &mut self,
+        base: &Table<T>,
+        theirs: &Table<T>,
+        ours: &mut Table<T>,
+        added: &[(u32, u32)],
+    ) -> Result<(), MindError> {
+        for number in base.differing(theirs) {
+            let (Some(was), is) = (base.get(number), theirs.get(number)) else { continue };
+            let is = is.cloned().map(|mut item| {
+                item.rename(self.names);
+                item
+            });
+            let here = ours.get(number);
+            if here == is.as_ref() {
+                continue;
+            }
+            if here != Some(was) {
+                self.conflicts.push(Item { kind: ours.kind, number });
+                if !self.take_theirs {
+                    continue;
+                }
+            }
+            if number <= ours.newest() {
+                ours.put(number, is);
+            }
+        }
+        for (there, here) in added {
+            let Some(mut item) = theirs.get(*there).cloned() else { continue };
+            item.rename(self.names);
+            if *here <= ours.newest() {
+                ours.put(*here, Some(item));
+                continue;
+            }
+            // Numbers that were given out in the base and are not ours any more stay empty.
+            while ours.newest() + 1 < *here {
+                let at = ours.push(item.clone())?;
+                ours.put(at, None);
+            }
+            ours.push(item)?;
+        }
+        Ok(())
+    }
+}
+
+impl Mind {
+    /// Takes over into this mind what changed between `base` and `theirs`.
+    pub fn merge(&self, base: &Self, theirs: &Self, take_theirs: bool) -> Result<Merged, MindError> {
+        let mut names = Names::default();
+        macro_rules! all {
+            ($($table:ident),+) => {{
+                $(let $table = name(&base.$table, &theirs.$table, &self.$table, &mut names);)+
+                let mut mind = self.clone();
+                let mut joining = Joining { names: &names, take_theirs, conflicts: Vec::new() };
+                $(joining.table(&base.$table, &theirs.$table, &mut mind.$table, &$table)?;)+
+                (mind, joining.conflicts)
+            }};
+        }
+        let (mut mind, mut conflicts) = all!(
+            hypotheses,
+            evidence,
+            beliefs,
+            contradictions,
+            gaps,
+            verifications,
+            runs,
+            notes,
+            experiments
+        );
+        self.keep_what_is_referred_to(&mut mind, &mut conflicts);
+        let sentence = |item: Item| {
+            let word = |mind: &Self| {
+                mind.says(item).map_or("taken back".to_owned(), |(state, text)| format!("{state} ({text})"))
+            };
+            format!("{item} is {} here and {} there", word(self), word(theirs))
+        };
+        let conflicts = conflicts
+            .into_iter()
+            .map(|item| Conflict {
+                item,
+                sentence: sentence(item),
+                ours: self.document_of(item),
+                theirs: theirs.document_of(item),
+                taken: take_theirs && mind.document_of(item) == theirs.document_of(item),
+            })
+            .collect();
+        Ok(Merged { mind, conflicts, renamed: names.0.into_iter().collect() })
+    }
+
+    /// Brings back what something that stays refers to: half of a thought is worse than one too many.
+    fn keep_what_is_referred_to(&self, mind: &mut Self, conflicts: &mut Vec<Item>) {
+        loop {
+            let mut wanted: Vec<Item> = Vec::new();
+            each_table!(&*mind, table => {
+                wanted.extend(table.iter().flat_map(|(_, item)| item.refers()));
+            });
+            wanted.retain(|item| mind.expect(*item).is_err() && self.expect(*item).is_ok());
+            wanted.sort();
+            wanted.dedup();
+            if wanted.is_empty() {
+                return;
+            }
+            for item in wanted {
+                let number = item.number;
+                match item.kind {
+                    Kind::Hypothesis => mind.hypotheses.put(number, self.hypotheses.get(number).cloned()),
+                    Kind::Evidence => mind.evidence.put(number, self.evidence.get(number).cloned()),
+                    Kind::Belief => mind.beliefs.put(number, self.beliefs.get(number).cloned()),
+                    Kind::Contradiction => {
+                        mind.contradictions.put(number, self.contradictions.get(number).cloned())
+                    }
+                    Kind::Gap => mind.gaps.put(number, self.gaps.get(number).cloned()),
+                    Kind::Verification => {
+                        mind.verifications.put(number, self.verifications.get(number).cloned())
+                    }
+                    Kind::Run => mind.runs.put(number, self.runs.get(number).cloned()),
+                    Kind::Note => mind.notes.put(number, self.notes.get(number).cloned()),
+                    Kind::Experiment => mind.experiments.put(number, self.experiments.get(number).cloned()),
+                }
+                if !conflicts.contains(&item) {
+                    conflicts.push(item);
+                }
+            }
+        }
+    }
+
+    /// A mind in which what changed between `before` and `after` is as it was, and everything that came later stays.
+    pub fn revert(&self, before: &Self, after: &Self) -> Result<Merged, MindError> {
+        self.merge(after, before, false)
+    }
+}

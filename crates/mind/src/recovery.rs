@@ -1,0 +1,162 @@
+//! The page that tells an agent where it stood, within a budget of tokens.
+//!
+//! Sections are written in the order of what an agent needs first. Each may use what is left; a list that does not fit ends with
+//! how many items were left out and how to see them. The page is never longer than the budget.
+
+use crate::apply::{short, shown};
+use crate::ids::{HypothesisId, Kind};
+use crate::item::{GapStatus, HypothesisStatus};
+use crate::mind::Mind;
+
+/// Bytes of English text for one token, on average; a little less, to be on the safe side.
+const BYTES_PER_TOKEN: usize = 3;
+/// The least that a page can be held to.
+pub const LEAST_BUDGET: usize = 100;
+
+/// What is known besides the mind.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    /// Who it is and where: the first lines.
+    pub heading: Vec<String>,
+    /// What was asked for last.
+    pub prompt: Option<String>,
+    /// What the last commands were and how they ended, newest first.
+    pub commands: Vec<String>,
+    /// Files that were changed, newest first.
+    pub changed: Vec<String>,
+    /// How to go on, in the end.
+    pub closing: Vec<String>,
+}
+
+struct Page {
+    text: String,
+    left: usize,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) -> bool {
+        let fits = line.len() < self.left;
+        if fits {
+            self.left -= line.len() + 1;
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+        fits
+    }
+
+    fn section(&mut self, title: &str, lines: &[String]) {
+        /// Room for saying how many were left out.
+        const REST: usize = 40;
+        let first = lines.first().map_or(0, String::len);
+        if lines.is_empty() || self.left < title.len() + first + REST + 4 {
+            return;
+        }
+        self.line(&format!("\n## {title}"));
+        for (at, line) in lines.iter().enumerate() {
+            let is_last = at + 1 == lines.len();
+            let room = if is_last { line.len() } else { line.len() + REST };
+            if room >= self.left || !self.line(line) {
+                self.line(&format!("… and {} more lines", lines.len() - at));
+                return;
+            }
+        }
+    }
+}
+
+impl Mind {
+    /// Where the agent stood, in at most `budget` tokens.
+    pub fn recovery(&self, around: &Around, budget: usize) -> String {
+        let bytes = budget.max(LEAST_BUDGET) * BYTES_PER_TOKEN;
+        let closing: usize = around.closing.iter().map(|line| line.len() + 1).sum();
+        let mut page = Page { text: String::new(), left: bytes.saturating_sub(closing + 1) };
+        for line in &around.heading {
+            page.line(line);
+        }
+        let asked: Vec<String> = around.prompt.iter().map(|prompt| short(prompt)).collect();
+        page.section("Asked for last", &asked);
+        let next: Vec<String> = self
+            .next_actions()
+            .iter()
+            .take(5)
+            .enumerate()
+            .map(|(at, action)| format!("{}. {}: {} → {}", at + 1, action.what, action.why, action.command))
+            .collect();
+        page.section("Do next", &next);
+        page.section("Open hypotheses", &self.open_hypotheses());
+        let board = self.board(false);
+        let lines = |title: &str| {
+            let found = board.iter().find(|section| section.title == title);
+            found.map(|section| section.lines.clone()).unwrap_or_default()
+        };
+        page.section("Contradictions", &lines("Contradictions"));
+        page.section("Settled", &self.settled());
+        page.section("Not known", &lines("Gaps"));
+        page.section("Experiments", &lines("Experiments"));
+        page.section("Held to be true", &lines("Beliefs"));
+        page.section("Notes", &lines("Notes"));
+        page.section("Last commands", &around.commands);
+        page.section("Files changed", &around.changed);
+        page.section("Verifications", &lines("Verifications"));
+        page.left += closing + 1;
+        if !around.closing.is_empty() && page.line("") {
+            for line in &around.closing {
+                page.line(line);
+            }
+        }
+        page.text
+    }
+
+    fn open_hypotheses(&self) -> Vec<String> {
+        let confidences = self.confidences();
+        let mut open: Vec<_> = self.hypotheses.iter().filter(|(_, h)| h.status.is_open()).collect();
+        let sure = |number: u32| confidences.get(&number).copied().unwrap_or(0.5);
+        open.sort_by(|(a, _), (b, _)| sure(*b).total_cmp(&sure(*a)).then(a.cmp(b)));
+        open.into_iter()
+            .map(|(number, hypothesis)| {
+                let id = HypothesisId(number);
+                let mut strongest: Vec<_> = self.evidence_for(id).collect();
+                strongest.sort_by(|(_, a), (_, b)| b.strength.abs().total_cmp(&a.strength.abs()));
+                let evidence: Vec<String> = strongest
+                    .iter()
+                    .take(3)
+                    .map(|(number, e)| format!("E{number} {:+} {}", e.strength, short(&e.text)))
+                    .collect();
+                let because = match evidence.is_empty() {
+                    true => String::new(),
+                    false => format!(" [{}]", evidence.join("; ")),
+                };
+                format!(
+                    "{id} {} {}: {}{because}",
+                    shown(sure(number)),
+                    hypothesis.status.as_str(),
+                    short(&hypothesis.statement)
+                )
+            })
+            .collect()
+    }
+
+    /// What need not be found out again.
+    fn settled(&self) -> Vec<String> {
+        let concluded = self
+            .hypotheses
+            .iter()
+            .filter(|(_, h)| matches!(h.status, HypothesisStatus::Confirmed | HypothesisStatus::Rejected));
+        let mut lines: Vec<String> = concluded
+            .map(|(number, h)| {
+                let reason =
+                    h.reason.as_ref().map_or(String::new(), |reason| format!(", because {}", short(reason)));
+                format!("{} {}: {}{reason}", HypothesisId(number), h.status.as_str(), short(&h.statement))
+            })
+            .collect();
+        let filled = self.gaps.iter().filter(|(_, gap)| gap.status == GapStatus::Filled);
+        lines.extend(filled.map(|(number, gap)| {
+            format!(
+                "{}{number} {} → {}",
+                Kind::Gap.letter(),
+                short(&gap.question),
+                short(gap.answer.as_deref().unwrap_or_default())
+            )
+        }));
+        lines
+    }
+}

@@ -1,0 +1,153 @@
+//! A mind in the object store: an object with a list of pages for every kind of item.
+//!
+//! A page is a text, a JSON list of up to [`PAGE`] items in order of their numbers, `null` for one that was taken back. Pages
+//! that did not change are not looked at. So a change costs one page, the list of pages it is in and the root, each of them
+//! stored as a difference to what it was before; and reading a mind is reading its pages, from whatever moment it is, without
+//! replaying anything. See `docs/spec/reasoning.md`.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use stepback_model::hash::Hash;
+use stepback_model::json::{Piece, assemble, fields};
+use stepback_model::object::{ObjectSink, ObjectSource};
+
+use crate::error::MindError;
+use crate::ids::Kind;
+use crate::mind::{Mind, each_table};
+use crate::table::{PAGE, Page, Table};
+
+/// The only form there is so far.
+const FORMAT: u64 = 1;
+
+/// Where a mind is in the store, which the next version of it resembles.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Its root.
+    pub root: Option<Hash>,
+    lists: Vec<(Kind, Piece)>,
+}
+
+/// A mind that was written, and is in the store once what it was written to is committed.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Where it will be.
+    pub place: Place,
+    pages: Vec<(Kind, Vec<Piece>)>,
+}
+
+impl Mind {
+    /// Writes what is not stored yet. `before` is where the version it grew from is.
+    pub fn store(
+        &self,
+        sink: &(impl ObjectSink + ?Sized),
+        before: Option<&Place>,
+    ) -> Result<Written, MindError> {
+        let mut lists = Vec::new();
+        let mut all = Vec::new();
+        each_table!(self, table => {
+            if !table.pages.is_empty() {
+                let pieces = pages(sink, table)?;
+                let known = before.and_then(|place| place.lists.iter().find(|(kind, _)| *kind == table.kind));
+                let similar = known.map(|(_, piece)| piece);
+                lists.push((table.kind, Piece::array(sink, pieces.iter().cloned(), similar)?));
+                all.push((table.kind, pieces));
+            }
+        });
+        let named = lists.iter().map(|(kind, piece)| (kind.plural().to_owned(), piece.clone()));
+        let format = ("format".to_owned(), Piece::value(sink, &json!(FORMAT))?);
+        let root = assemble(sink, named.chain([format]), before.and_then(|place| place.root))?;
+        Ok(Written { place: Place { root: Some(root), lists }, pages: all })
+    }
+
+    /// Takes note that what was written of this mind has been committed: it need not be written again.
+    pub fn committed(&self, written: &Written) {
+        each_table!(self, table => {
+            let known = written.pages.iter().find(|(kind, _)| *kind == table.kind);
+            for (page, piece) in table.pages.iter().zip(known.map_or([].as_slice(), |(_, pieces)| pieces)) {
+                // A page that was stored before is stored as the same.
+                let _ = page.stored.set(piece.clone());
+            }
+        });
+    }
+
+    /// Reads the mind stored under `root`.
+    pub fn load(source: &(impl ObjectSource + ?Sized), root: Hash) -> Result<(Self, Place), MindError> {
+        let mut mind = Self::default();
+        let mut lists = Vec::new();
+        let mut format = None;
+        for (name, piece) in fields(source, root)? {
+            if name == "format" {
+                format = piece.scalar().and_then(serde_json::Value::as_u64);
+                continue;
+            }
+            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.plural() == name) else {
+                return Err(MindError::Unreadable(format!(
+                    "it has {name}, which this version does not know"
+                )));
+            };
+            let pages = piece.elements(source)?;
+            match kind {
+                Kind::Hypothesis => mind.hypotheses = table(source, kind, pages)?,
+                Kind::Evidence => mind.evidence = table(source, kind, pages)?,
+                Kind::Belief => mind.beliefs = table(source, kind, pages)?,
+                Kind::Contradiction => mind.contradictions = table(source, kind, pages)?,
+                Kind::Gap => mind.gaps = table(source, kind, pages)?,
+                Kind::Verification => mind.verifications = table(source, kind, pages)?,
+                Kind::Run => mind.runs = table(source, kind, pages)?,
+                Kind::Note => mind.notes = table(source, kind, pages)?,
+                Kind::Experiment => mind.experiments = table(source, kind, pages)?,
+            }
+            lists.push((kind, piece));
+        }
+        match format {
+            Some(FORMAT) => Ok((mind, Place { root: Some(root), lists })),
+            Some(newer) => Err(MindError::Unreadable(format!("its form is {newer}, and {FORMAT} is known"))),
+            None => Err(MindError::Unreadable("it does not say which form it has".to_owned())),
+        }
+    }
+}
+
+/// What the pages of a table are stored as.
+fn pages<T: Serialize + Clone>(
+    sink: &(impl ObjectSink + ?Sized),
+    table: &Table<T>,
+) -> Result<Vec<Piece>, MindError> {
+    let mut pieces = Vec::with_capacity(table.pages.len());
+    for page in &table.pages {
+        if let Some(piece) = page.stored.get() {
+            pieces.push(piece.clone());
+            continue;
+        }
+        let text =
+            serde_json::to_string(&page.items).map_err(|error| MindError::Unreadable(error.to_string()))?;
+        // A full page seldom changes any more and is read with every version to come: it stands for itself.
+        let similar = page.before.as_ref().filter(|_| page.items.len() < PAGE);
+        let piece = Piece::text(sink, text, similar)?;
+        pieces.push(piece);
+    }
+    Ok(pieces)
+}
+
+fn table<T: DeserializeOwned + Clone + PartialEq>(
+    source: &(impl ObjectSource + ?Sized),
+    kind: Kind,
+    pieces: Vec<Piece>,
+) -> Result<Table<T>, MindError> {
+    let mut table = Table::new(kind);
+    let count = pieces.len();
+    for (at, piece) in pieces.into_iter().enumerate() {
+        let wrong =
+            |what: String| MindError::Unreadable(format!("page {at} of the {}: {what}", kind.plural()));
+        let items: Vec<Option<T>> = {
+            let text = piece.read_text(source)?.ok_or_else(|| wrong("it is no text".into()))?;
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?
+        };
+        let full = items.len() == PAGE || (at + 1 == count && (1..=PAGE).contains(&items.len()));
+        if !full {
+            return Err(wrong(format!("it has {} items", items.len())));
+        }
+        table.pages.push(std::sync::Arc::new(Page::new(items, Some(piece))));
+    }
+    Ok(table)
+}

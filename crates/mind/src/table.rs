@@ -1,0 +1,177 @@
+//! Items in numbered pages that versions of a mind share.
+//!
+//! A mind is copied for every change, so copying must cost nothing: a page is behind an [`Arc`], and only the page that an
+//! item changes in is copied. A page also knows what it was stored as; one that has not changed since is not written again.
+
+use std::sync::{Arc, OnceLock};
+
+use stepback_model::json::Piece;
+
+use crate::error::MindError;
+use crate::ids::{Item, Kind};
+
+/// Items in one page. Small enough that rewriting one is cheap, large enough that ten thousand items are few objects.
+pub const PAGE: usize = 64;
+/// Most items of one kind.
+pub const MOST: usize = 100_000;
+
+/// A page, and what it is in the store.
+#[derive(Debug)]
+pub(crate) struct Page<T> {
+    /// An item that was taken back leaves its place empty.
+    pub items: Vec<Option<T>>,
+    /// What it is stored as, once it is.
+    pub stored: OnceLock<Piece>,
+    /// What the page that it grew from was stored as, which it resembles.
+    pub before: Option<Piece>,
+}
+
+impl<T: Clone> Page<T> {
+    pub fn new(items: Vec<Option<T>>, stored: Option<Piece>) -> Self {
+        let cell = OnceLock::new();
+        if let Some(piece) = stored {
+            // The cell is new and empty.
+            let _ = cell.set(piece);
+        }
+        Self { items, stored: cell, before: None }
+    }
+
+    /// A copy that is going to differ.
+    fn fork(&self) -> Self {
+        let before = self.stored.get().or(self.before.as_ref()).cloned();
+        Self { items: self.items.clone(), stored: OnceLock::new(), before }
+    }
+}
+
+/// All items of one kind.
+#[derive(Clone, Debug)]
+pub struct Table<T> {
+    pub(crate) kind: Kind,
+    pub(crate) pages: Vec<Arc<Page<T>>>,
+}
+
+impl<T: Clone + PartialEq> Table<T> {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind, pages: Vec::new() }
+    }
+
+    /// The highest number given out.
+    pub fn newest(&self) -> u32 {
+        let full = self.pages.len().saturating_sub(1) * PAGE;
+        // Bounded by `MOST`.
+        (full + self.pages.last().map_or(0, |page| page.items.len())) as u32
+    }
+
+    /// How many there are, without those that were taken back.
+    pub fn count(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether no item is there.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The item with this number.
+    pub fn get(&self, number: u32) -> Option<&T> {
+        let at = (number as usize).checked_sub(1)?;
+        self.pages.get(at / PAGE)?.items.get(at % PAGE)?.as_ref()
+    }
+
+    /// The item with this number, or why there is none.
+    pub fn known(&self, number: u32) -> Result<&T, MindError> {
+        let item = Item { kind: self.kind, number };
+        let newest = self.newest();
+        self.get(number).ok_or(match number {
+            n if n >= 1 && n <= newest => MindError::TakenBack(item),
+            _ => MindError::Unknown { item, newest },
+        })
+    }
+
+    /// All items with their numbers, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u32, &T)> {
+        self.pages.iter().enumerate().flat_map(|(page, held)| {
+            held.items
+                .iter()
+                .enumerate()
+                .filter_map(move |(at, item)| Some(((page * PAGE + at + 1) as u32, item.as_ref()?)))
+        })
+    }
+
+    /// Changes an item that is there.
+    pub(crate) fn change<R>(&mut self, number: u32, with: impl FnOnce(&mut T) -> R) -> Result<R, MindError> {
+        self.known(number)?;
+        let slot = self.slot(number);
+        // `known` has found it.
+        let item = slot.as_mut().ok_or(MindError::TakenBack(Item { kind: Kind::Note, number }))?;
+        Ok(with(item))
+    }
+
+    /// Appends an item and returns its number.
+    pub(crate) fn push(&mut self, item: T) -> Result<u32, MindError> {
+        if self.newest() as usize >= MOST {
+            return Err(MindError::TooMany {
+                what: self.kind.plural(),
+                most: MOST,
+                remedy: "begin a new session, or name another one with --session",
+            });
+        }
+        match self.pages.last_mut().filter(|page| page.items.len() < PAGE) {
+            Some(page) => {
+                let mut fork = page.fork();
+                fork.items.push(Some(item));
+                *page = Arc::new(fork);
+            }
+            None => self.pages.push(Arc::new(Page::new(vec![Some(item)], None))),
+        }
+        Ok(self.newest())
+    }
+
+    /// Puts something, or nothing, in the place of a number that was given out.
+    pub(crate) fn put(&mut self, number: u32, item: Option<T>) {
+        if self.get(number) != item.as_ref() {
+            *self.slot(number) = item;
+        }
+    }
+
+    /// The place of a number that was given out.
+    fn slot(&mut self, number: u32) -> &mut Option<T> {
+        let at = number as usize - 1;
+        let page = &mut self.pages[at / PAGE];
+        let mut fork = page.fork();
+        // A page behind a new Arc has one owner.
+        fork.items.shrink_to_fit();
+        *page = Arc::new(fork);
+        match Arc::get_mut(page) {
+            Some(page) => &mut page.items[at % PAGE],
+            None => unreachable!("the page was made here"),
+        }
+    }
+
+    /// Whether a page of both is the very same one.
+    pub(crate) fn shares(&self, other: &Self, page: usize) -> bool {
+        match (self.pages.get(page), other.pages.get(page)) {
+            (Some(a), Some(b)) => {
+                Arc::ptr_eq(a, b) || matches!((a.stored.get(), b.stored.get()), (Some(a), Some(b)) if a == b)
+            }
+            _ => false,
+        }
+    }
+
+    /// Numbers whose items differ between two tables, skipping pages they share.
+    pub(crate) fn differing(&self, other: &Self) -> Vec<u32> {
+        let pages = self.pages.len().max(other.pages.len());
+        let mut found = Vec::new();
+        for page in (0..pages).filter(|page| !self.shares(other, *page)) {
+            let numbers = (page * PAGE + 1) as u32..=((page + 1) * PAGE) as u32;
+            found.extend(numbers.filter(|number| self.get(*number) != other.get(*number)));
+        }
+        found
+    }
+}
+
+impl<T: Clone + PartialEq> PartialEq for Table<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.newest() == other.newest() && self.differing(other).is_empty()
+    }
+}

@@ -1,0 +1,119 @@
+//! What an agent thinks: `stepback hypothesis`, `evidence`, `belief`, `contradiction`, `gap`, `verify`, `note`, `experiment`,
+//! `mind` and `recover`.
+
+mod board;
+mod change;
+mod check;
+mod trial;
+
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use stepback_engine::Workspace;
+use stepback_engine::reason::{Moment, Thinker};
+use stepback_mind::{Mind, Mutation};
+use stepback_model::record::Session;
+
+pub use self::board::{mind, recover};
+pub use self::change::{belief, contradiction, evidence, gap, hypothesis, note};
+pub use self::check::verify;
+pub use self::trial::{experiment, go_back, switch};
+
+use super::{Answer, DONE};
+use crate::args::mind::Board;
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// Runs `act` with the board that is meant.
+fn with_board(
+    context: &Context,
+    board: &Board,
+    act: impl FnOnce(&Workspace<'_>, &Session) -> Answer,
+) -> Answer {
+    let engine = context.engine();
+    let workspace = context.workspace_or_new(&engine)?;
+    stepback_agents::record::take_in_quietly(&workspace)?;
+    let session = workspace.thinking_session(board.session.as_deref(), context.now())?;
+    act(&workspace, &session)
+}
+
+/// Makes a change and tells what it led to.
+fn think(
+    context: &Context,
+    board: &Board,
+    make: impl FnOnce(&Workspace<'_>) -> Result<Mutation, Failure>,
+) -> Answer {
+    with_board(context, board, |workspace, session| {
+        let mutation = make(workspace)?;
+        let thought = Thinker::new(workspace, session).think(&mutation)?;
+        let undo = format!("stepback mind undo {}", thought.step);
+        if context.json {
+            let mut document = json!(thought);
+            document["undo"] = json!(undo);
+            output::document(&document);
+            return DONE;
+        }
+        thought.effect.said.iter().for_each(output::line);
+        if let Some(number) = thought.checkpoint {
+            output::say(
+                Paint::stderr().dim(format!("Checkpoint #{number} was made, because files had changed.")),
+            );
+        }
+        output::say(Paint::stderr().dim(format!("\"{undo}\" takes that back.")));
+        DONE
+    })
+}
+
+/// Shows something of the present board, or of the one at a point.
+fn look(context: &Context, board: &Board, at: Option<&str>, show: impl FnOnce(&Mind) -> Answer) -> Answer {
+    with_board(context, board, |workspace, session| {
+        let moment = moment(context, workspace, at)?;
+        show(&workspace.mind_at(session, &moment)?.mind)
+    })
+}
+
+/// The moment that a point names.
+fn moment(context: &Context, workspace: &Workspace<'_>, at: Option<&str>) -> Result<Moment, Failure> {
+    match at {
+        None => Ok(Moment::Now),
+        Some(point) => Ok(workspace.moment(point, context.now(), &TimeZone::system)?),
+    }
+}
+
+/// Shows a part of a board: its items as a document, or its lines.
+fn list(context: &Context, mind: &Mind, part: &str, title: &str, keep: impl Fn(&Value) -> bool) -> Answer {
+    if context.json {
+        let mut items = mind.document()[part].take();
+        if let Some(items) = items.as_array_mut() {
+            items.retain(keep);
+        }
+        output::document(&json!({ "items": items }));
+        return DONE;
+    }
+    let sections = mind.board(true);
+    let section = sections.iter().find(|section| section.title == title);
+    match section {
+        None => output::say(format!("There are no {part} yet.")),
+        Some(section) => section.lines.iter().for_each(output::line),
+    }
+    DONE
+}
+
+/// A name of an item of some kind.
+fn name<T: std::str::FromStr<Err = stepback_mind::MindError>>(text: &str) -> Result<T, Failure> {
+    text.trim().parse().map_err(|error| stepback_engine::EngineError::Mind(error).into())
+}
+
+/// Names of items.
+fn names<T: std::str::FromStr<Err = stepback_mind::MindError>>(texts: &[String]) -> Result<Vec<T>, Failure> {
+    texts.iter().map(|text| name(text)).collect()
+}
+
+/// One of a few words.
+fn word<T: Copy>(what: &str, given: &str, all: &[T], text: impl Fn(T) -> &'static str) -> Result<T, Failure> {
+    all.iter().copied().find(|word| text(*word) == given).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|word| text(*word)).collect();
+        Failure::new(Kind::Usage, format!("\"{given}\" is no {what}"))
+            .hint(format!("use one of {}", known.join(", ")))
+    })
+}

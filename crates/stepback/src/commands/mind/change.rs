@@ -1,0 +1,373 @@
+//! Hypotheses, evidence, beliefs, contradictions, gaps and notes: from words to mutations.
+
+use serde_json::json;
+use stepback_engine::Workspace;
+use stepback_mind::Mutation;
+use stepback_mind::graph::{Impact, Root};
+use stepback_mind::item::{
+    BeliefKind, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus,
+    Measure, Severity, Source,
+};
+use stepback_mind::next::Action;
+
+use super::{list, look, name, names, think, word};
+use crate::args::mind::{Belief, Board, Contradiction, Evidence, Gap, Hypothesis, Note};
+use crate::commands::{Answer, DONE};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// `hypothesis …`
+pub fn hypothesis(context: &Context, command: &Hypothesis) -> Answer {
+    let set = |board: &Board, which: &str, status: HypothesisStatus, reason: Option<&String>| {
+        think(context, board, |_| {
+            Ok(Mutation::SetHypothesis { hypothesis: name(which)?, status, reason: reason.cloned() })
+        })
+    };
+    match command {
+        Hypothesis::Propose { statement, prior, parent, excludes, tags, board } => {
+            think(context, board, |_| {
+                Ok(Mutation::ProposeHypothesis {
+                    statement: statement.clone(),
+                    prior: *prior,
+                    parent: parent.as_deref().map(name).transpose()?,
+                    excludes: names(excludes)?,
+                    tags: tags.clone(),
+                })
+            })
+        }
+        Hypothesis::List { at, tag, board } => look(context, board, at.as_deref(), |mind| {
+            let Some(tag) = tag else { return list(context, mind, "hypotheses", "Hypotheses", |_| true) };
+            let tagged = |item: &serde_json::Value| {
+                item["tags"].as_array().is_some_and(|tags| tags.iter().any(|known| known == tag))
+            };
+            if context.json {
+                return list(context, mind, "hypotheses", "Hypotheses", tagged);
+            }
+            let sections = mind.board(true);
+            let lines = sections.iter().filter(|section| section.title == "Hypotheses");
+            let mut shows = false;
+            for line in lines.flat_map(|section| &section.lines) {
+                if !line.starts_with(' ') {
+                    let number = line.split_whitespace().next().and_then(|id| id[1..].parse().ok());
+                    let known = number.and_then(|number| mind.hypotheses.get(number));
+                    shows = known.is_some_and(|known| known.tags.contains(tag));
+                }
+                if shows {
+                    output::line(line);
+                }
+            }
+            DONE
+        }),
+        Hypothesis::Test { hypothesis, board } => set(board, hypothesis, HypothesisStatus::Testing, None),
+        Hypothesis::Conclude { hypothesis, how, because, board } => {
+            let status = match how.as_str() {
+                "confirmed" => HypothesisStatus::Confirmed,
+                _ => HypothesisStatus::Rejected,
+            };
+            set(board, hypothesis, status, because.as_ref())
+        }
+        Hypothesis::Reopen { hypothesis, board } => set(board, hypothesis, HypothesisStatus::Active, None),
+        Hypothesis::Archive { hypothesis, board } => set(board, hypothesis, HypothesisStatus::Archived, None),
+        Hypothesis::Next { board } => look(context, board, None, |mind| {
+            actions(context, &mind.hypothesis_actions(), "No hypothesis is open.")
+        }),
+    }
+}
+
+/// `evidence …`
+pub fn evidence(context: &Context, command: &Evidence) -> Answer {
+    match command {
+        Evidence::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
+            think(context, board, |workspace| {
+                let source = source(context, workspace, step, tool, code, doc)?;
+                let usual = match &source {
+                    Source::Tool { .. } => EvidenceKind::Observation,
+                    Source::Code { .. } => EvidenceKind::Code,
+                    Source::Documentation(_) => EvidenceKind::Documentation,
+                    Source::Reasoning => EvidenceKind::Reasoning,
+                    Source::Verification(_) => EvidenceKind::Test,
+                };
+                let kind = kind
+                    .as_deref()
+                    .map(|kind| word("kind of evidence", kind, EvidenceKind::ALL, EvidenceKind::as_str));
+                Ok(Mutation::AddEvidence {
+                    hypothesis: name(hypothesis)?,
+                    strength: *strength,
+                    text: text.clone(),
+                    kind: kind.transpose()?.unwrap_or(usual),
+                    source,
+                })
+            })
+        }
+        Evidence::Withdraw { evidence, reason, board } => think(context, board, |_| {
+            Ok(Mutation::WithdrawEvidence { evidence: name(evidence)?, reason: reason.clone() })
+        }),
+        Evidence::List { hypothesis, board } => look(context, board, None, |mind| {
+            let wanted = hypothesis.as_deref().map(name::<stepback_mind::ids::HypothesisId>).transpose()?;
+            if let Some(id) = wanted {
+                mind.hypotheses.known(id.0).map_err(stepback_engine::EngineError::from)?;
+            }
+            let about = |id: stepback_mind::ids::HypothesisId| wanted.is_none_or(|wanted| wanted == id);
+            if context.json {
+                let is = |item: &serde_json::Value| {
+                    wanted.is_none_or(|wanted| item["hypothesis"] == wanted.to_string())
+                };
+                return list(context, mind, "evidence", "Evidence", is);
+            }
+            for (number, known) in mind.evidence.iter().filter(|(_, known)| about(known.hypothesis)) {
+                let withdrawn = if known.withdrawn.is_some() { "  withdrawn" } else { "" };
+                output::line(format!(
+                    "E{number}  {}  {:+}  {}{withdrawn}  {}",
+                    known.hypothesis,
+                    known.strength,
+                    known.kind.as_str(),
+                    known.text.lines().next().unwrap_or_default()
+                ));
+            }
+            DONE
+        }),
+    }
+}
+
+fn source(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    step: &Option<String>,
+    tool: &Option<String>,
+    code: &Option<String>,
+    doc: &Option<String>,
+) -> Result<Source, Failure> {
+    if let Some(point) = step {
+        let step = context.resolve(workspace, point)?.checkpoint.step;
+        return Ok(Source::Tool { step: Some(step.id), tool: step.facts.tool });
+    }
+    if let Some(place) = code {
+        let (file, line) = match place.rsplit_once(':') {
+            Some((file, line)) if line.parse::<u32>().is_ok() => (file, line.parse().ok()),
+            _ => (place.as_str(), None),
+        };
+        return Ok(Source::Code { file: context.relative(workspace, file), line });
+    }
+    Ok(match (tool, doc) {
+        (Some(tool), _) => Source::Tool { step: None, tool: Some(tool.clone()) },
+        (None, Some(doc)) => Source::Documentation(doc.clone()),
+        (None, None) => Source::Reasoning,
+    })
+}
+
+/// `belief …`
+pub fn belief(context: &Context, command: &Belief) -> Answer {
+    match command {
+        Belief::Add { statement, kind, confidence, subject, value, range, hypothesis, tags, board } => {
+            think(context, board, |_| {
+                Ok(Mutation::AddBelief {
+                    statement: statement.clone(),
+                    kind: word("kind of belief", kind, BeliefKind::ALL, BeliefKind::as_str)?,
+                    confidence: *confidence,
+                    subject: subject.clone(),
+                    value: measure(value.as_deref(), range.as_deref())?,
+                    hypothesis: hypothesis.as_deref().map(name).transpose()?,
+                    tags: tags.clone(),
+                })
+            })
+        }
+        Belief::Depend { belief, on, kind, strength, because, board } => think(context, board, |_| {
+            Ok(Mutation::Depend {
+                belief: name(belief)?,
+                on: name(on)?,
+                kind: word("kind of dependency", kind, DependencyKind::ALL, DependencyKind::as_str)?,
+                strength: *strength,
+                reason: because.clone(),
+            })
+        }),
+        Belief::Undepend { belief, on, board } => {
+            think(context, board, |_| Ok(Mutation::Undepend { belief: name(belief)?, on: name(on)? }))
+        }
+        Belief::Revise { belief, confidence, because, board } => think(context, board, |_| {
+            Ok(Mutation::ReviseBelief {
+                belief: name(belief)?,
+                confidence: *confidence,
+                reason: because.clone(),
+            })
+        }),
+        Belief::Retract { belief, because, board } => think(context, board, |_| {
+            Ok(Mutation::RetractBelief { belief: name(belief)?, reason: because.clone() })
+        }),
+        Belief::Impact { belief, board } => look(context, board, None, |mind| {
+            impact(context, &mind.impact(name(belief)?).map_err(stepback_engine::EngineError::from)?)
+        }),
+        Belief::Roots { belief, board } => look(context, board, None, |mind| {
+            roots(context, &mind.roots(name(belief)?).map_err(stepback_engine::EngineError::from)?, belief)
+        }),
+        Belief::List { at, board } => {
+            look(context, board, at.as_deref(), |mind| list(context, mind, "beliefs", "Beliefs", |_| true))
+        }
+    }
+}
+
+fn measure(value: Option<&str>, range: Option<&str>) -> Result<Option<Measure>, Failure> {
+    if let Some(range) = range {
+        let wrong = || {
+            Failure::new(Kind::Usage, format!("\"{range}\" is no range"))
+                .hint("write two numbers with two dots between them, such as 5..20")
+        };
+        let (from, to) = range.split_once("..").ok_or_else(wrong)?;
+        let number = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong());
+        return Ok(Some(Measure::Range(number(from)?, number(to)?)));
+    }
+    Ok(value.map(|value| match (value, value.parse::<f64>()) {
+        ("true", _) => Measure::Flag(true),
+        ("false", _) => Measure::Flag(false),
+        (_, Ok(number)) => Measure::Number(number),
+        (word, Err(_)) => Measure::Word(word.to_owned()),
+    }))
+}
+
+/// Beliefs in a row, with what leads from one to the next.
+fn path(beliefs: &[stepback_mind::ids::BeliefId], arrow: &str) -> String {
+    beliefs.iter().map(ToString::to_string).collect::<Vec<_>>().join(arrow)
+}
+
+fn impact(context: &Context, impact: &Impact) -> Answer {
+    if context.json {
+        output::document(&json!(impact));
+        return DONE;
+    }
+    if impact.shaken.is_empty() {
+        output::line(format!("Nothing rests on {}.", impact.belief));
+    }
+    for shaken in &impact.shaken {
+        output::line(format!(
+            "{}  {:.2} → {:.2}  {}  ({})",
+            shaken.belief,
+            shaken.now,
+            shaken.then,
+            shaken.statement,
+            path(&shaken.path, " ← ")
+        ));
+    }
+    let hypotheses: Vec<String> = impact.hypotheses.iter().map(ToString::to_string).collect();
+    if !hypotheses.is_empty() {
+        output::line(format!("Hypotheses touched: {}", hypotheses.join(", ")));
+    }
+    let gaps: Vec<String> = impact.gaps.iter().map(ToString::to_string).collect();
+    if !gaps.is_empty() {
+        output::line(format!("Gaps touched: {}", gaps.join(", ")));
+    }
+    DONE
+}
+
+fn roots(context: &Context, roots: &[Root], belief: &str) -> Answer {
+    if context.json {
+        output::document(&json!({ "items": roots }));
+        return DONE;
+    }
+    if roots.is_empty() {
+        output::line(format!("{belief} rests on nothing else."));
+    }
+    for root in roots {
+        output::line(format!(
+            "{}  {:.2} sure  weight {:.2}  {}  ({})",
+            root.belief,
+            root.confidence,
+            root.weight,
+            root.statement,
+            path(&root.path, " → ")
+        ));
+    }
+    DONE
+}
+
+/// `contradiction …`
+pub fn contradiction(context: &Context, command: &Contradiction) -> Answer {
+    let settle = |board: &Board, which: &str, status: ContradictionStatus, how: &str| {
+        think(context, board, |_| {
+            let (contradiction, resolution) = (name(which)?, how.to_owned());
+            Ok(Mutation::SettleContradiction { contradiction, status, resolution })
+        })
+    };
+    match command {
+        Contradiction::Add { left, right, reason, severity, board } => think(context, board, |_| {
+            Ok(Mutation::Contradict {
+                left: name(left)?,
+                right: name(right)?,
+                reason: reason.clone(),
+                severity: word("severity", severity, Severity::ALL, Severity::as_str)?,
+            })
+        }),
+        Contradiction::Resolve { contradiction, how, board } => {
+            settle(board, contradiction, ContradictionStatus::Resolved, how)
+        }
+        Contradiction::Dismiss { contradiction, why, board } => {
+            settle(board, contradiction, ContradictionStatus::Dismissed, why)
+        }
+        Contradiction::List { board } => look(context, board, None, |mind| {
+            list(context, mind, "contradictions", "Contradictions", |_| true)
+        }),
+    }
+}
+
+/// `gap …`
+pub fn gap(context: &Context, command: &Gap) -> Answer {
+    match command {
+        Gap::Add { question, kind, criticality, blocks, after, strategy, minutes, board } => {
+            think(context, board, |_| {
+                Ok(Mutation::AddGap {
+                    question: question.clone(),
+                    kind: word("kind of gap", kind, GapKind::ALL, GapKind::as_str)?,
+                    criticality: word("criticality", criticality, Criticality::ALL, Criticality::as_str)?,
+                    blocks: names(blocks)?,
+                    after: names(after)?,
+                    strategy: strategy.clone(),
+                    minutes: *minutes,
+                })
+            })
+        }
+        Gap::Fill { gap, answer, board } => {
+            think(context, board, |_| Ok(Mutation::FillGap { gap: name(gap)?, answer: answer.clone() }))
+        }
+        Gap::Drop { gap, reason, board } => {
+            think(context, board, |_| Ok(Mutation::DropGap { gap: name(gap)?, reason: reason.clone() }))
+        }
+        Gap::Reopen { gap, board } => think(context, board, |_| Ok(Mutation::ReopenGap { gap: name(gap)? })),
+        Gap::After { gap, first, board } => {
+            think(context, board, |_| Ok(Mutation::GapAfter { gap: name(gap)?, after: name(first)? }))
+        }
+        Gap::Next { board } => {
+            look(context, board, None, |mind| actions(context, &mind.next_actions(), "Nothing is open."))
+        }
+        Gap::List { board } => {
+            look(context, board, None, |mind| list(context, mind, "gaps", "Gaps", |_| true))
+        }
+    }
+}
+
+/// `note …`
+pub fn note(context: &Context, command: &Note) -> Answer {
+    match command {
+        Note::Add { text, about, tags, board } => think(context, board, |_| {
+            Ok(Mutation::AddNote { text: text.clone(), about: names(about)?, tags: tags.clone() })
+        }),
+        Note::List { board } => {
+            look(context, board, None, |mind| list(context, mind, "notes", "Notes", |_| true))
+        }
+    }
+}
+
+/// What to do next, the best first.
+fn actions(context: &Context, actions: &[Action], nothing: &str) -> Answer {
+    if context.json {
+        output::document(&json!({ "items": actions }));
+        return DONE;
+    }
+    if actions.is_empty() {
+        output::line(nothing);
+    }
+    let paint = Paint::stdout();
+    for (at, action) in actions.iter().enumerate() {
+        output::line(format!("{}. {}", at + 1, action.what));
+        output::line(paint.dim(format!("   {} (score {:.1}): {}", action.why, action.score, action.command)));
+    }
+    DONE
+}

@@ -1,0 +1,150 @@
+//! `stepback verify`
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use stepback_engine::reason::Thinker;
+use stepback_mind::Mutation;
+use stepback_mind::ids::VerificationId;
+use stepback_mind::item::{Act, Check, Measured, Outcome};
+
+use super::{list, look, name, names, think, with_board};
+use crate::args::mind::verify::{Add, Verify};
+use crate::commands::{Answer, DONE};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// `verify …`
+pub fn verify(context: &Context, command: &Verify) -> Answer {
+    match command {
+        Verify::Add(plan) => think(context, &plan.board, |workspace| {
+            let inside = |path: &String| context.relative(workspace, path);
+            Ok(Mutation::AddVerification {
+                title: plan.title.clone(),
+                check: check(plan, inside)?,
+                timeout_ms: milliseconds(plan.timeout)?,
+                inputs: plan.inputs.iter().map(inside).collect(),
+                on_pass: acts(&plan.pass_evidence, &plan.pass_fills, plan.halt_on_pass)?,
+                on_fail: acts(&plan.fail_evidence, &plan.fail_fills, plan.halt_on_fail)?,
+            })
+        }),
+        Verify::Run { verifications, fresh, board } => with_board(context, board, |workspace, session| {
+            run(context, &mut Thinker::new(workspace, session), &names(verifications)?, *fresh)
+        }),
+        Verify::List { board } => {
+            look(context, board, None, |mind| list(context, mind, "verifications", "Verifications", |_| true))
+        }
+    }
+}
+
+fn check(plan: &Add, inside: impl Fn(&String) -> String) -> Result<Check, Failure> {
+    if let Some(run) = &plan.run {
+        let (contains, lacks) = (plan.contains.clone(), plan.lacks.clone());
+        return Ok(Check::Command { run: run.clone(), exit: plan.exit, contains, lacks });
+    }
+    if let [left, right] = plan.same.as_slice() {
+        return Ok(Check::SameFiles { left: inside(left), right: inside(right) });
+    }
+    if let (Some(file), Some(text)) = (&plan.file, &plan.text) {
+        return Ok(Check::FileText { path: inside(file), text: text.clone(), absent: plan.absent });
+    }
+    let from = |file: &Option<String>, run: &Option<String>| {
+        let file = file.as_ref().map(|file| Measured::File(inside(file)));
+        file.or_else(|| run.clone().map(Measured::Command))
+    };
+    if let (Some(from), Some(pointer), Some(equals)) =
+        (from(&plan.json_file, &plan.json_run), &plan.pointer, &plan.equals)
+    {
+        let equals = serde_json::from_str(equals).map_err(|error| {
+            Failure::new(Kind::Usage, format!("\"{equals}\" is no JSON: {error}"))
+                .hint("write a text in quotes of its own: --equals '\"text\"'")
+        })?;
+        return Ok(Check::Json { from, pointer: pointer.clone(), equals });
+    }
+    if let (Some(from), Some(reference)) = (from(&plan.numbers_file, &plan.numbers_run), &plan.reference) {
+        let (absolute, relative) = (plan.absolute, plan.relative);
+        return Ok(Check::Reference { from, reference: inside(reference), absolute, relative });
+    }
+    Err(Failure::new(Kind::Usage, "it does not say what to check")
+        .hint("use --run, --same, --file, --json-file, --json-run, --numbers-file or --numbers-run"))
+}
+
+fn milliseconds(seconds: f64) -> Result<u64, Failure> {
+    match seconds.is_finite() && seconds > 0.0 && seconds <= 86_400.0 {
+        true => Ok(((seconds * 1000.0) as u64).max(1)),
+        false => Err(Failure::new(
+            Kind::Usage,
+            format!("the timeout must be between 0 and 86400 s, not {seconds}"),
+        )),
+    }
+}
+
+fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<Act>, Failure> {
+    let mut acts = Vec::new();
+    for text in evidence {
+        let wrong = || {
+            Failure::new(Kind::Usage, format!("\"{text}\" does not name a hypothesis and a strength"))
+                .hint("write them with an equals sign, such as H1=0.8")
+        };
+        let (hypothesis, strength) = text.split_once('=').ok_or_else(wrong)?;
+        let strength = strength.trim().parse().map_err(|_| wrong())?;
+        acts.push(Act::Evidence { hypothesis: name(hypothesis)?, strength });
+    }
+    for gap in fills {
+        acts.push(Act::Fill(name(gap)?));
+    }
+    if halt {
+        acts.push(Act::Halt);
+    }
+    Ok(acts)
+}
+
+fn run(context: &Context, thinker: &mut Thinker<'_>, wanted: &[VerificationId], fresh: bool) -> Answer {
+    let mind = thinker.mind()?;
+    let wanted: Vec<VerificationId> = match wanted.is_empty() {
+        false => wanted.to_vec(),
+        true => {
+            let was_run = |id: VerificationId| mind.runs.iter().any(|(_, run)| run.verification == id);
+            let all = mind.verifications.iter().map(|(number, _)| VerificationId(number));
+            all.filter(|id| !was_run(*id)).collect()
+        }
+    };
+    if wanted.is_empty() {
+        let hint = "plan one with \"stepback verify add\", or name one to run it again";
+        return Err(Failure::new(Kind::Nothing, "there is no check that was not run yet").hint(hint));
+    }
+    let mut items: Vec<Value> = Vec::new();
+    let mut passed = true;
+    for id in wanted {
+        let verified = thinker.verify(id, fresh)?;
+        passed &= verified.outcome == Outcome::Passed;
+        let halt = verified.thought.as_ref().is_some_and(|thought| thought.effect.halt);
+        if context.json {
+            items.push(json!(verified));
+        } else {
+            match &verified.thought {
+                Some(thought) => {
+                    thought.effect.said.iter().for_each(output::line);
+                    let undo =
+                        format!("\"stepback mind undo {}\" takes what follows from it back.", thought.step);
+                    output::say(Paint::stderr().dim(undo));
+                }
+                None => {
+                    output::line(format!("{id} {}: {}", verified.outcome.as_str(), verified.reason));
+                    output::say(Paint::stderr().dim("Nothing was run; --fresh runs it again."));
+                }
+            }
+        }
+        if halt {
+            break;
+        }
+    }
+    if context.json {
+        output::document(&json!({ "items": items, "passed": passed }));
+    }
+    match passed {
+        true => DONE,
+        false => Ok(ExitCode::FAILURE),
+    }
+}
