@@ -11,6 +11,8 @@ export default defineConfig({
   outputDir: `${out}/results`,
   timeout: 90_000,
   expect: { timeout: 15_000 },
+  // On a machine that others load, a browser may be too slow once.
+  retries: 1,
   workers: 2,
   fullyParallel: true,
   reporter: [['list']],

@@ -137,6 +137,9 @@ pub fn file(bytes: &[u8], cut: bool) -> Vec<Row> {
     rows.done()
 }
 
+/// So many lines of one file are shown in a diff, so that the next file can be seen too.
+const LINES_OF_A_FILE: usize = 20_000;
+
 /// What differs between two moments.
 pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<Row> {
     let mut rows = Rows::default();
@@ -154,7 +157,8 @@ pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<Row> {
             continue;
         };
         // The first two lines name the file, as the heading does.
-        for line in text.split_terminator('\n').skip(2) {
+        let mut lines = text.split_terminator('\n').skip(2);
+        for line in lines.by_ref().take(LINES_OF_A_FILE) {
             let mood = match line.as_bytes().first() {
                 Some(b'+') => Mood::Added,
                 Some(b'-') => Mood::Removed,
@@ -163,6 +167,11 @@ pub fn diff(title: &str, changes: &[Changed], more: bool) -> Vec<Row> {
                 _ => Mood::Plain,
             };
             rows.line("", line, mood);
+        }
+        let rest = lines.count();
+        if rest > 0 {
+            let what = format!("… and {rest} more lines of this file; \"stepback diff\" shows all");
+            rows.line("", &what, Mood::Quiet);
         }
     }
     if more {
@@ -218,6 +227,10 @@ mod tests {
         assert!(moods.contains(&Mood::Added) && moods.contains(&Mood::Removed));
         assert!(text(&rows).contains("too large to be compared here"), "{}", text(&rows));
         assert!(text(&diff("", &[], false)).contains("no file differs"));
+        let long = Some(format!("--- a/a\n+++ b/a\n{}", "+x\n".repeat(LINES_OF_A_FILE + 5)));
+        let long = Changed { path: "long".into(), kind: "modified".into(), text: long, ..Changed::default() };
+        let shown = text(&diff("", &[long, changes[0].clone()], false));
+        assert!(shown.contains("… and 5 more lines of this file") && shown.contains("+y"));
     }
 
     #[test]

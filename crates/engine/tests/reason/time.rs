@@ -283,7 +283,7 @@ fn secrets_are_not_put_on_the_board() {
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut thinker = Thinker::new(&workspace, &session);
-    let secret = concat!("ghp_", "x7Qm2Lk9Vb4Tz8Wc1Nf6Rj3Hy5Pd0Gs2Aa4E");
+    let secret = concat!("ghp_", "0123456789abcdefghijABCDEFGHIJ012345");
     think(&mut thinker, propose(&format!("the token {secret} is wrong")));
     let statement = thinker.mind().unwrap().hypotheses.get(1).unwrap().statement.clone();
     assert!(!statement.contains(secret), "{statement}");

@@ -157,7 +157,7 @@ fn a_session_is_done_again_over_http() {
         assert!(found == status && detail.contains(part), "{body}: {found} {problem:#}");
     }
     let (status, _) = ask(&server, "POST", &format!("/workspaces/{workspace}/branches/same/interrupt"), None);
-    assert_eq!(status, 404, "it is over");
+    assert_eq!(status, 409, "it is over");
     assert_eq!(server.end().code, Some(0));
 }
 
