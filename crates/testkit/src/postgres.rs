@@ -26,6 +26,7 @@ pub struct Server {
     programs: PathBuf,
     dir: TempDir,
     port: u16,
+    settings: Vec<String>,
     child: Child,
     databases: AtomicU32,
 }
@@ -46,8 +47,14 @@ pub fn programs() -> PathBuf {
 }
 
 impl Server {
-    /// Starts a server that has nothing in it.
+    /// Starts a server that has nothing in it, small as a test needs it.
     pub fn start() -> Self {
+        Self::start_with(&["max_connections=60", "shared_buffers=32MB"])
+    }
+
+    /// Starts a server that has nothing in it, with these settings (`NAME=VALUE`).
+    pub fn start_with(settings: &[&str]) -> Self {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let programs = programs();
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
@@ -63,8 +70,8 @@ impl Server {
             .unwrap();
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
         let port = free_port();
-        let child = launch(&programs, dir.path(), port);
-        let server = Self { programs, dir, port, child, databases: AtomicU32::new(0) };
+        let child = launch(&programs, dir.path(), port, &settings);
+        let server = Self { programs, dir, port, settings, child, databases: AtomicU32::new(0) };
         server.wait_until_ready();
         server
     }
@@ -184,7 +191,7 @@ impl Server {
     pub fn restart(&mut self) {
         let until = Instant::now() + PATIENCE;
         loop {
-            self.child = launch(&self.programs, self.dir.path(), self.port);
+            self.child = launch(&self.programs, self.dir.path(), self.port, &self.settings);
             // As long as a process of the old one is there, a new one refuses to start.
             while self.child.try_wait().unwrap().is_none() {
                 if self.is_ready() {
@@ -256,14 +263,15 @@ impl Drop for Server {
     }
 }
 
-fn launch(programs: &Path, dir: &Path, port: u16) -> Child {
+fn launch(programs: &Path, dir: &Path, port: u16, settings: &[String]) -> Child {
     let log = fs::File::options().create(true).append(true).open(dir.join("log")).unwrap();
     as_user(&programs.join("postgres"))
         .arg("-D")
         .arg(dir.join("data"))
         .args(["-p", &port.to_string(), "-h", "127.0.0.1", "-k"])
         .arg(dir)
-        .args(["-c", "fsync=on", "-c", "max_connections=60", "-c", "shared_buffers=32MB"])
+        .args(["-c", "fsync=on"])
+        .args(settings.iter().flat_map(|setting| ["-c", setting.as_str()]))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())

@@ -1,4 +1,4 @@
-//! `bench server`: what a server takes in and how fast it answers, beside LangGraph's savers in the same run.
+//! `bench server`: what a server takes in and how fast it answers, over both kinds of store, beside LangGraph's savers in the same run.
 //!
 //! The server is the release binary as a process of its own, with a store of its own on the disk of the target directory.
 //! Everything it acknowledges is durable; that as many steps are stored as were acknowledged is checked, or nothing counts.
@@ -18,7 +18,8 @@ use super::goals::{Goal, above, below};
 use super::report::{Table, goal_list};
 use super::results::{ms, percentile};
 use asking::{Batch, Connection};
-use process::Serving;
+use langgraph::{Python, Saver};
+use process::{Database, Serving};
 
 /// So many clients send at once.
 const CLIENTS: usize = 16;
@@ -27,16 +28,26 @@ pub const TOGETHER: usize = 100;
 /// So many sessions each client has, one after the other.
 const SESSIONS: u64 = 20;
 
-/// What was measured.
-#[derive(Default)]
-pub struct Measured {
+/// What was measured of one kind of store.
+pub struct Taken {
+    /// The store.
+    store: &'static str,
+    /// How many steps a second it has to take.
+    goal: f64,
     /// Steps that were taken in, and how many of them in each second.
     ingested: u64,
     rates: Vec<f64>,
-    bytes_each: usize,
     single_ms: Vec<f64>,
-    langgraph_ms: Vec<f64>,
-    langgraph: String,
+    /// The saver over the same kind of database.
+    saver: Saver,
+    saver_version: String,
+    saver_ms: Vec<f64>,
+}
+
+/// What was measured.
+pub struct Measured {
+    bytes_each: usize,
+    taken: Vec<Taken>,
     stored: u64,
     /// What was asked with so much stored, and how long each answer took.
     answers: Vec<(&'static str, Vec<f64>)>,
@@ -47,26 +58,73 @@ pub struct Measured {
 /// Measures all of it.
 pub fn measure(run: &mut Run<'_>, cache: &std::path::Path) -> Result<Measured> {
     let quick = run.options.quick;
-    let mut measured = Measured { bytes_each: Batch::new(0, 0).bytes() / TOGETHER, ..Measured::default() };
-    let server = Serving::start(&run.area, &run.binary)?;
-    let rounds: u64 = if quick { 2 } else { 5 };
-    let each: u64 = if quick { 40_000 } else { 200_000 };
+    let peer = langgraph::prepare(cache);
+    if let Err(error) = &peer {
+        eprintln!("LangGraph's savers take no part: {error:#}");
+    }
+    let peer = peer.ok();
+    let server = Serving::start(&run.area, &run.binary, None)?;
+    let (rounds, each) = if quick { (2, 40_000) } else { (5, 200_000) };
+    let database = run.area.join("langgraph.sqlite").display().to_string();
+    let saver = peer.as_ref().map(|python| (python, database.as_str()));
+    let embedded = take_in(run, &server, ("embedded", 50_000.0), (rounds, each), (Saver::Sqlite, saver))?;
+    let stored = server.steps()?;
+    run.monitor.sample("answers");
+    let answers = answers(&server, run.options.runs)?;
+    let (peak, disk) = (server.peak()?, server.disk()?);
+    server.end()?;
+    let mut measured = Measured {
+        bytes_each: Batch::new(0, 0).bytes() / TOGETHER,
+        taken: vec![embedded],
+        stored,
+        answers,
+        peak,
+        disk,
+    };
+    match Database::start() {
+        Ok(database) => {
+            let server = Serving::start(&run.area, &run.binary, Some(&database.address))?;
+            let (rounds, each) = if quick { (2, 10_000) } else { (5, 40_000) };
+            let other = database.other();
+            let saver = peer.as_ref().map(|python| (python, other.as_str()));
+            let postgres =
+                take_in(run, &server, ("PostgreSQL", 15_000.0), (rounds, each), (Saver::Postgres, saver))?;
+            measured.taken.push(postgres);
+            server.end()?;
+        }
+        Err(error) => eprintln!("PostgreSQL takes no part: {error:#}"),
+    }
+    Ok(measured)
+}
+
+/// What a server takes in, in rounds of so many steps, and one by one beside a saver.
+fn take_in(
+    run: &mut Run<'_>,
+    server: &Serving,
+    (store, goal): (&'static str, f64),
+    (rounds, each): (u64, u64),
+    (saver, peer): (Saver, Option<(&Python, &str)>),
+) -> Result<Taken> {
+    let mut taken = Taken {
+        store,
+        goal,
+        ingested: 0,
+        rates: Vec::new(),
+        single_ms: Vec::new(),
+        saver,
+        saver_version: String::new(),
+        saver_ms: Vec::new(),
+    };
     for round in 0..rounds {
         flush(&run.area);
         run.monitor.sample("ingest");
-        measured.rates.push(ingest(&server, round, each)?);
-        measured.ingested += each;
+        taken.rates.push(ingest(server, round, each)?);
+        taken.ingested += each;
     }
-    singles(run, &server, cache, &mut measured)?;
-    measured.stored = server.steps()?;
-    let expected = measured.ingested + measured.single_ms.len() as u64;
-    ensure!(measured.stored == expected, "{expected} were acknowledged and {} are stored", measured.stored);
-    run.monitor.sample("answers");
-    measured.answers = answers(&server, run.options.runs)?;
-    measured.peak = server.peak()?;
-    measured.disk = server.disk()?;
-    server.end()?;
-    Ok(measured)
+    singles(run, server, peer, &mut taken)?;
+    let (stored, expected) = (server.steps()?, taken.ingested + taken.single_ms.len() as u64);
+    ensure!(stored == expected, "{expected} were acknowledged and {stored} are stored");
+    Ok(taken)
 }
 
 /// Sends so many steps from all clients at once. Returns how many were acknowledged in a second.
@@ -104,14 +162,10 @@ fn ingest(server: &Serving, round: u64, steps: u64) -> Result<f64> {
 fn singles(
     run: &mut Run<'_>,
     server: &Serving,
-    cache: &std::path::Path,
-    measured: &mut Measured,
+    peer: Option<(&Python, &str)>,
+    taken: &mut Taken,
 ) -> Result<()> {
     let mut connection = Connection::open(server)?;
-    let peer = langgraph::prepare(cache);
-    if let Err(error) = &peer {
-        eprintln!("LangGraph's saver takes no part: {error:#}");
-    }
     let turns = 4;
     let each = run.options.runs.div_ceil(turns);
     let one = |number: u64| {
@@ -128,13 +182,14 @@ fn singles(
             let body = one((turn * each + at) as u64);
             let before = Instant::now();
             let answer = connection.post_until_taken(body.as_bytes())?;
-            measured.single_ms.push(ms(before.elapsed()));
+            taken.single_ms.push(ms(before.elapsed()));
             ensure!(answer["accepted"] == 1, "it was not taken: {answer}");
         }
-        if let Ok(peer) = &peer {
+        if let Some((python, database)) = peer {
             flush(&run.area);
-            measured.langgraph_ms.extend(peer.puts(&run.area, each)?);
-            measured.langgraph.clone_from(&peer.version);
+            let (version, took) = python.puts(taken.saver, database, each)?;
+            taken.saver_ms.extend(took);
+            taken.saver_version = version;
         }
     }
     Ok(())
@@ -184,33 +239,32 @@ impl Measured {
             .map(|(what, took)| json!({ "what": what, "p50_ms": percentile(took, 50.0), "p99_ms": percentile(took, 99.0) }))
             .collect();
         let both = |values: &[f64]| json!({ "p50_ms": percentile(values, 50.0), "p99_ms": percentile(values, 99.0), "count": values.len() });
+        let taken: Vec<Value> = (self.taken.iter())
+            .map(|taken| {
+                json!({
+                    "store": taken.store, "steps": taken.ingested, "steps_per_second": taken.rates,
+                    "single": both(&taken.single_ms), "langgraph": both(&taken.saver_ms), "langgraph_version": taken.saver_version,
+                })
+            })
+            .collect();
         json!({
-            "ingest": { "clients": CLIENTS, "batch": TOGETHER, "bytes_each": self.bytes_each, "steps": self.ingested, "steps_per_second": self.rates },
-            "single": { "stepback": both(&self.single_ms), "langgraph_sqlite": both(&self.langgraph_ms), "langgraph_version": self.langgraph },
+            "clients": CLIENTS, "batch": TOGETHER, "bytes_each": self.bytes_each, "ingest": taken,
             "stored_steps": self.stored, "answers": answers, "peak_memory_bytes": self.peak, "disk_bytes": self.disk,
         })
     }
 
     /// The goals, judged.
     pub fn goals(&self) -> Vec<Goal> {
-        let ours = percentile(&self.single_ms, 50.0);
-        let theirs = percentile(&self.langgraph_ms, 50.0);
-        let ratio = ours.zip(theirs).map(|(ours, theirs)| ours / theirs);
-        let rate = percentile(&self.rates, 50.0);
-        let mut goals = vec![
-            above(
-                "ingest, durable, batches of 100: at least 50,000 steps a second".into(),
-                rate,
-                50_000.0,
-                "steps/s",
-            ),
-            below(
-                "a single durable append: no slower than LangGraph's SQLite saver's put".into(),
-                ratio,
-                1.0,
-                "×",
-            ),
-        ];
+        let mut goals = Vec::new();
+        for taken in &self.taken {
+            let Taken { store, goal, .. } = taken;
+            let what = format!("{store}: ingest, durable, batches of 100: at least {goal:.0} steps a second");
+            goals.push(above(what, percentile(&taken.rates, 50.0), *goal, "steps/s"));
+            let (ours, theirs) = (percentile(&taken.single_ms, 50.0), percentile(&taken.saver_ms, 50.0));
+            let ratio = ours.zip(theirs).map(|(ours, theirs)| ours / theirs);
+            let what = format!("{store}: a single durable append, no slower than a put of LangGraph's saver");
+            goals.push(below(what, ratio, 1.0, "×"));
+        }
         // With less stored they would say nothing.
         let enough = self.stored >= 1_000_000;
         for (what, took) in &self.answers {
@@ -230,21 +284,27 @@ impl Measured {
     /// The tables of the report.
     pub fn report(&self) -> String {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-        let rates: Vec<String> = self.rates.iter().map(|rate| format!("{rate:.0}")).collect();
+        let mut rates = Table::new(["store", "steps", "steps a second, in rounds"].into_iter());
         let mut times = Table::new(["ms", "count", "p50", "p99"].into_iter());
-        let langgraph = format!("LangGraph's SQLite saver, put ({})", self.langgraph);
-        let singles = [("single durable append", &self.single_ms), (langgraph.as_str(), &self.langgraph_ms)];
-        for (what, took) in singles.into_iter().chain(self.answers.iter().map(|(what, took)| (*what, took))) {
+        let mut time = |what: String, took: &[f64]| {
             let (p50, p99) = (percentile(took, 50.0), percentile(took, 99.0));
-            times.rows.push(vec![what.to_owned(), took.len().to_string(), shown(p50), shown(p99)]);
+            times.rows.push(vec![what, took.len().to_string(), shown(p50), shown(p99)]);
+        };
+        for taken in &self.taken {
+            let each: Vec<String> = taken.rates.iter().map(|rate| format!("{rate:.0}")).collect();
+            rates.rows.push(vec![taken.store.to_owned(), taken.ingested.to_string(), each.join(", ")]);
+            time(format!("{}: single durable append", taken.store), &taken.single_ms);
+            let (saver, version) = (taken.saver.name(), &taken.saver_version);
+            time(format!("LangGraph's {saver} saver {version}: put"), &taken.saver_ms);
+        }
+        for (what, took) in &self.answers {
+            time((*what).to_owned(), took);
         }
         let mut text = format!(
-            "{CLIENTS} clients send batches of {TOGETHER} steps of {} bytes over HTTP; each is acknowledged when it is durable. \
-             {} steps were stored, in rounds at {} steps a second. In the end there are {} steps in the store, which has {:.0} MB; \
-             the server's memory was {:.0} MB at most.\n\n{}\n",
+            "{CLIENTS} clients send batches of {TOGETHER} steps of {} bytes over HTTP; each is acknowledged when it is durable.\n\n{}\n\
+             Answers are of the embedded store with {} steps, which has {:.0} MB; the server's memory was {:.0} MB at most.\n\n{}\n",
             self.bytes_each,
-            self.ingested,
-            rates.join(", "),
+            rates.markdown(),
             self.stored,
             self.disk as f64 / 1e6,
             self.peak as f64 / 1e6,

@@ -43,7 +43,7 @@ pub struct Measured {
 /// Measures all of it.
 pub fn measure(run: &mut Run<'_>) -> Result<Measured> {
     let steps = if run.options.quick { STEPS / 10 } else { STEPS };
-    let server = Serving::start(&run.area, &run.binary)?;
+    let server = Serving::start(&run.area, &run.binary, None)?;
     let mut connection = Connection::open(&server)?;
     let mut batch = Batch::new(0, 0);
     for number in 0..steps / TOGETHER as u64 {

@@ -1,4 +1,4 @@
-//! LangGraph's SQLite saver, from PyPI, in an environment of its own.
+//! LangGraph's savers, from PyPI, in an environment of their own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,57 +6,79 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// Puts checkpoints of about a kilobyte into a database, one after the other, and prints how long each took.
+/// What puts checkpoints of about a kilobyte into a database, one after the other, and prints how long each took.
 const PUTS: &str = r#"
 import json, sqlite3, sys, time
 from importlib.metadata import version
 from langgraph.checkpoint.base import empty_checkpoint
-from langgraph.checkpoint.sqlite import SqliteSaver
 
-count, path = int(sys.argv[1]), sys.argv[2]
-saver = SqliteSaver(sqlite3.connect(path, check_same_thread=False))
-saver.setup()
-config = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
-took = []
-for number in range(count):
-    checkpoint = empty_checkpoint()
-    checkpoint["channel_values"] = {"output": f"{number} " + "x" * 700, "input": {"command": f"make test N={number}"}}
-    before = time.perf_counter()
-    config = saver.put(config, checkpoint, {"source": "loop", "step": number}, {})
-    took.append((time.perf_counter() - before) * 1e3)
-print(json.dumps({"version": version("langgraph-checkpoint-sqlite"), "took_ms": took}))
+count, kind, database = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+def put_all(saver):
+    saver.setup()
+    config = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+    took = []
+    for number in range(count):
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"output": f"{number} " + "x" * 700, "input": {"command": f"make test N={number}"}}
+        before = time.perf_counter()
+        config = saver.put(config, checkpoint, {"source": "loop", "step": number}, {})
+        took.append((time.perf_counter() - before) * 1e3)
+    return took
+
+if kind == "sqlite":
+    from langgraph.checkpoint.sqlite import SqliteSaver
+    took = put_all(SqliteSaver(sqlite3.connect(database, check_same_thread=False)))
+else:
+    from langgraph.checkpoint.postgres import PostgresSaver
+    with PostgresSaver.from_conn_string(database) as saver:
+        took = put_all(saver)
+print(json.dumps({"version": version(f"langgraph-checkpoint-{kind}"), "took_ms": took}))
 "#;
 
-/// A Python that has the saver.
-pub struct Saver {
-    python: PathBuf,
-    /// The saver's version.
-    pub version: String,
-}
+/// What is installed.
+const PACKAGES: [&str; 3] =
+    ["langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "psycopg[binary]"];
 
-/// Installs the saver, once.
-pub fn prepare(cache: &Path) -> Result<Saver> {
-    let environment = cache.join("langgraph");
-    let python = environment.join("bin/python");
-    if !environment.join("installed").exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "langgraph-checkpoint-sqlite"]))?;
-        std::fs::write(environment.join("installed"), "")?;
-    }
-    let mut saver = Saver { python, version: String::new() };
-    let scratch = cache.join("langgraph-probe.sqlite");
-    saver.version = saver.ask(1, &scratch)?.0;
-    Ok(saver)
+/// A saver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Saver {
+    /// The one over SQLite.
+    Sqlite,
+    /// The one over PostgreSQL.
+    Postgres,
 }
 
 impl Saver {
-    /// Puts so many checkpoints into a database of their own below `area`. Returns how long each took, in milliseconds.
-    pub fn puts(&self, area: &Path, count: usize) -> Result<Vec<f64>> {
-        Ok(self.ask(count, &area.join("langgraph.sqlite"))?.1)
+    /// Its name in the name of its package.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+        }
     }
+}
 
-    fn ask(&self, count: usize, database: &Path) -> Result<(String, Vec<f64>)> {
-        let out = Command::new(&self.python).args(["-c", PUTS, &count.to_string()]).arg(database).output()?;
+/// A Python that has the savers.
+pub struct Python(PathBuf);
+
+/// Installs the savers, once.
+pub fn prepare(cache: &Path) -> Result<Python> {
+    let environment = cache.join("langgraph-savers");
+    let python = environment.join("bin/python");
+    if !environment.join("installed").exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES))?;
+        std::fs::write(environment.join("installed"), "")?;
+    }
+    Ok(Python(python))
+}
+
+impl Python {
+    /// Lets a saver put so many checkpoints into a database. Returns its version and how long each took, in milliseconds.
+    pub fn puts(&self, saver: Saver, database: &str, count: usize) -> Result<(String, Vec<f64>)> {
+        let mut command = Command::new(&self.0);
+        let out = command.args(["-c", PUTS, &count.to_string(), saver.name(), database]).output()?;
         ensure!(out.status.success(), "the saver failed: {}", String::from_utf8_lossy(&out.stderr));
         let document: Value = serde_json::from_slice(&out.stdout).context("the saver said something else")?;
         let took = document["took_ms"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();

@@ -24,8 +24,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Starts a server over an empty store.
-    pub fn start(area: &Path, binary: &Path) -> Result<Self> {
+    /// Starts a server over an empty store: an embedded one, or one in a database.
+    pub fn start(area: &Path, binary: &Path, database: Option<&str>) -> Result<Self> {
         let place = Place::new(area, "server");
         for directory in [&place.tree, &place.store] {
             crate::bench::trees::remove(directory)?;
@@ -34,6 +34,7 @@ impl Serving {
         let mut child = Command::new(binary)
             .env("STEPBACK_HOME", &place.store)
             .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .args(database.into_iter().flat_map(|database| ["--store", database]))
             .current_dir(&place.tree)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -90,6 +91,41 @@ impl Serving {
         let status = self.child.wait()?;
         ensure!(status.success(), "the server failed: {status}");
         Ok(())
+    }
+}
+
+/// A PostgreSQL server that ends with this.
+pub struct Database {
+    child: Child,
+    /// The address of an empty database.
+    pub address: String,
+}
+
+impl Database {
+    /// Starts one with the settings that it has by itself, save for memory.
+    pub fn start() -> Result<Self> {
+        let mut cargo = crate::workspace::cargo();
+        cargo.args(["run", "--quiet", "-p", "stepback-testkit", "--bin", "postgres-server", "--"]);
+        cargo.args(["shared_buffers=128MB"]).current_dir(crate::workspace::root());
+        let mut child = cargo.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().context("the database has no output")?).read_line(&mut address)?;
+        let address = address.trim().to_owned();
+        ensure!(!address.is_empty(), "PostgreSQL does not start; `cargo xtask postgres install` installs it");
+        Ok(Self { child, address })
+    }
+
+    /// The address of the database that is always there.
+    pub fn other(&self) -> String {
+        self.address.rsplit_once('/').map_or_else(String::new, |(server, _)| format!("{server}/postgres"))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // It ends when nobody holds its input open any more.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
     }
 }
 
