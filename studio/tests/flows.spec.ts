@@ -67,8 +67,15 @@ test('scrub, inspect, keep, go back and take it back', async ({ world, page }) =
   await expect(page.getByText('What it changed')).toBeVisible();
 
   // What was true then: the first version of the file, long gone from disk.
+  const id = new URL(page.url()).pathname.split('/').pop();
+  const steps = await world.api<{ items: { summary: string }[] }>(`/sessions/${id}/steps?oldest_first=true&limit=1000`);
   await page.keyboard.press('Home');
-  for (let i = 0; i < 30 && !(await page.getByRole('article').innerText()).includes('write: a.txt'); i++) await page.keyboard.press(']');
+  await expect(where).toHaveText('1');
+  for (let at = 1; !steps.items[at - 1]?.summary.includes('write: a.txt'); at = Number(await where.innerText())) {
+    await page.keyboard.press(']');
+    await expect(where).not.toHaveText(String(at));
+  }
+  await expect(page.getByRole('article')).toContainText('write: a.txt');
   await page.getByRole('tab', { name: 'State at this step' }).click();
   await page.getByRole('button', { name: /a\.txt/ }).click();
   await expect(page.getByRole('region', { name: 'a.txt' })).toContainText('one');

@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { change, get, Problem, useAsk } from '../api/client';
 import { useNews, useSoon } from '../api/events';
-import type { Marks, Session } from '../api/types';
+import type { Marks, Session, StepEvent } from '../api/types';
 import { BranchDialog, CheckpointDialog } from '../dialogs';
 import { between, clock, count, leaf, money, plural, short, span } from '../format';
 import { Icon } from '../icons';
@@ -21,6 +21,8 @@ type View = 'step' | 'state';
 type Open = 'checkpoint' | 'rewind' | 'branch' | null;
 const SPEEDS = [1, 4, 16, 64];
 const TRAVELS = ['rewind', 'branch-switched'];
+/** So many steps that were told are kept: far more than come while something is asked for. */
+const HEARD = 2000;
 
 export function SessionPage({ id }: { id: string }) {
   const { words } = useRoute();
@@ -60,6 +62,14 @@ export function SessionPage({ id }: { id: string }) {
   }, 300);
   const askAbout = useSoon(about.again, 500);
   const pending = useRef(false);
+  // Steps that were told while the session or its timeline were still asked for are in neither: they are added when these come.
+  const heard = useRef<StepEvent[]>([]);
+  useEffect(() => {
+    if (!timeline || !whole) return;
+    let any = false;
+    for (const step of heard.current) any = (step.session === whole && timeline.add(step)) || any;
+    if (any) bump();
+  }, [timeline, whole, bump]);
   useNews((news) => {
     if (news.event === 'reset') {
       steps.clear();
@@ -71,6 +81,7 @@ export function SessionPage({ id }: { id: string }) {
       return;
     }
     const { step } = news;
+    if (heard.current.push(step) > HEARD) heard.current.splice(0, HEARD / 2);
     if (step.session !== whole) {
       if (TRAVELS.includes(step.kind) && step.workspace === session?.workspace) askAll();
       return;
