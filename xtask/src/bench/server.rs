@@ -198,7 +198,7 @@ fn singles(
 /// How long answers take with everything stored.
 fn answers(server: &Serving, runs: usize) -> Result<Vec<(&'static str, Vec<f64>)>> {
     let mut connection = Connection::open(server)?;
-    let sessions = connection.get("/sessions?limit=200")?;
+    let sessions = connection.get("/sessions?agent=bench&limit=200")?;
     let ids: Vec<&str> = sessions["items"]
         .as_array()
         .into_iter()
