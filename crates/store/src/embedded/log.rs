@@ -428,7 +428,7 @@ pub(super) fn named<T>(
         rusqlite::Error::FromSqlConversionFailure(
             column,
             Type::Text,
-            format!("unknown value {text:?}").into(),
+            format!("{text:?} is unknown here; a newer stepback may have written it").into(),
         )
     })
 }
