@@ -260,7 +260,7 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state,
             summary,
-            facts: Facts { detail: Some(detail), ..Facts::default() },
+            facts: Facts { detail: Some(detail.into()), ..Facts::default() },
         })
     }
 }

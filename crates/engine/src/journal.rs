@@ -6,6 +6,7 @@
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId};
+use stepback_model::json::Root;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{Plan, PlannedChange};
 use stepback_model::record::{Action, Annotation, Facts, Move, OpStatus, Operation, Step, StepKind, Trigger};
@@ -201,7 +202,7 @@ impl Workspace<'_> {
                 state: hash,
                 summary: operation.summary.clone(),
                 facts: Facts {
-                    detail: self.reached_detail(&*batch, moved.detail, outcomes)?,
+                    detail: self.reached_detail(&*batch, moved.detail, outcomes)?.map(Root::from),
                     ..Facts::default()
                 },
             };

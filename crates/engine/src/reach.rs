@@ -58,7 +58,7 @@ impl<'a> Marker<'a> {
             self.push(ObjectKind::State, step.state);
         }
         if let Some(detail) = step.facts.detail {
-            self.push(ObjectKind::Json, detail);
+            self.push(ObjectKind::Json, detail.node);
         }
     }
 

@@ -6,6 +6,7 @@
 //! between them there is no moment at which the workspace stands still. Everything else is a light step: it has the
 //! conversation, and its files are those of the step it grew from.
 
+mod pages;
 mod together;
 mod writing;
 
@@ -26,7 +27,7 @@ use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 
 pub use self::together::Arrivals;
-use self::writing::{Arriving, Begun, Known};
+use self::writing::{Arriving, Begun, Detail, Known};
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;
@@ -243,7 +244,7 @@ impl Workspace<'_> {
                     true => None,
                     false => Some(self.authors(&session, report)?),
                 };
-                let arriving = Arriving { known: &objects, batch };
+                let arriving = Arriving { known: &objects, batch, pages: None };
                 let detail = begun.objects(&arriving, &mut session, state, authors.as_ref())?;
                 if unchanged {
                     (state.files, state.git) = (None, None);
@@ -252,6 +253,7 @@ impl Workspace<'_> {
                 Ok(())
             })?;
             let (detail, changed) = written.unwrap_or((None, false));
+            let detail = detail.and_then(Detail::stored);
             if !changed && report.learned.if_changed {
                 return Ok(Recorded { id: step, number: 0, session: session.id, iteration: 0, kept: false });
             }
@@ -263,8 +265,8 @@ impl Workspace<'_> {
             (record, Some(present), batch)
         } else {
             let batch = self.store().begin()?;
-            let arriving = Arriving { known: &objects, batch: &*batch };
-            let record = begun.light(&arriving, &mut session, self.head_id()?)?;
+            let arriving = Arriving { known: &objects, batch: &*batch, pages: None };
+            let (record, _) = begun.light(&arriving, &mut session, self.head_id()?)?;
             (record, None, Some(batch.finish()?))
         };
         let kept = set_head.is_some();

@@ -151,7 +151,7 @@ impl Workspace<'_> {
             state,
             summary,
             facts: Facts {
-                detail: Some(detail),
+                detail: Some(detail.into()),
                 failed: rerun.status == Fate::Failed && kind == StepKind::StateChange,
                 ..Facts::default()
             },

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::{Hash, ObjectKind};
 use crate::ids::{OpId, SessionId, StepId, WorkspaceId};
+use crate::json::Root;
 use crate::time::Timestamp;
 
 /// A directory tree that agents work in.
@@ -334,7 +335,7 @@ pub struct Facts {
     /// How long it took, in microseconds.
     pub duration: Option<u64>,
     /// Input, output, error and the rest: a [`crate::json`] value.
-    pub detail: Option<Hash>,
+    pub detail: Option<Root>,
 }
 
 /// What made a checkpoint.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_model::json::Root;
 use stepback_model::record::{Annotation, Step, Trigger};
 use stepback_store::StoreError;
 use stepback_store::port::{Mutation, Receipt};
@@ -356,7 +357,7 @@ impl Steps {
         self.tools.push(kept(&step.facts.tool));
         self.failed.push(step.facts.failed);
         self.durations.push(step.facts.duration.map(|micros| micros as i64));
-        self.details.push(step.facts.detail.map(|hash| hash.as_bytes().to_vec()));
+        self.details.push(step.facts.detail.map(Root::to_bytes));
     }
 
     fn planned(self) -> Option<Planned> {

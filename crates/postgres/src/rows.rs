@@ -2,6 +2,7 @@
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::json::Root;
 use stepback_model::record::{
     Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
 };
@@ -71,7 +72,7 @@ impl Record for StoredCheckpoint {
                 tool: maybe_words(row, 17)?,
                 failed: get(row, 18)?,
                 duration: get::<Option<i64>>(row, 19)?.map(|micros| micros as u64),
-                detail: maybe_id(row, 20, Hash::from_slice)?,
+                detail: maybe_id(row, 20, Root::from_slice)?,
             },
         };
         let annotation =

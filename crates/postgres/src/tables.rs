@@ -163,5 +163,8 @@ EXCEPTION WHEN undefined_object THEN NULL;
 END $$;
 ";
 
+/// Details of steps stand on pages: the tables stay as they are, and a program that takes `detail` for a hash is kept out.
+const PAGES: &str = "";
+
 /// Each leads from the format before it to the next. One that was released is never changed.
-pub(crate) const MIGRATIONS: &[&str] = &[FIRST, ORDER, SEARCH];
+pub(crate) const MIGRATIONS: &[&str] = &[FIRST, ORDER, SEARCH, PAGES];

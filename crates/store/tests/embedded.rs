@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::json::Root;
 use stepback_model::object::{ObjectError, ObjectSource};
-use stepback_model::record::OpStatus;
+use stepback_model::record::{Annotation, Facts, OpStatus, Step, StepKind};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
 use stepback_store::{Mutation, Store, StoreError};
 use stepback_testkit::process;
@@ -95,7 +96,7 @@ fn a_newer_format_is_refused_by_readers_and_writers_and_left_alone() {
     for result in [EmbeddedStore::open(dir.path()), EmbeddedStore::open_existing(dir.path())] {
         let error = result.unwrap_err();
         assert!(matches!(error, StoreError::Newer { found, known: FORMAT, .. } if found == newer), "{error}");
-        assert!(error.to_string().contains("format 2"), "{error}");
+        assert!(error.to_string().contains(&format!("format {newer}")), "{error}");
     }
     let refused = old_program.commit(Some(batch.finish().unwrap()), &[]);
     assert!(matches!(refused, Err(StoreError::Newer { .. })), "{refused:?}");
@@ -106,6 +107,33 @@ fn a_newer_format_is_refused_by_readers_and_writers_and_left_alone() {
     let store = EmbeddedStore::open(dir.path()).unwrap();
     assert_eq!(read(&store, blobs[0].0).unwrap(), noise(1, 100_000));
     assert!(!Store::contains(&store, ObjectKind::Blob, late).unwrap());
+}
+
+/// An older program goes on with a store of its format until something is written that it would not understand.
+#[test]
+fn an_older_format_is_raised_by_the_first_change_that_needs_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let other = Connection::open(database(dir.path())).unwrap();
+    let version = || other.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap();
+    assert_eq!(version(), FORMAT);
+    other.pragma_update(None, "user_version", 1).unwrap();
+    let sample = Sample::new(1);
+    let (_, session) = sample.begin(&store, b"/w");
+    let state = Hash::of(ObjectKind::State, b"");
+    let append = |kind: StepKind, part: Option<u32>| {
+        let facts = Facts { detail: Some(Root { node: state, part }), ..Facts::default() };
+        let step = Step { kind, facts, ..sample.step(session.id, state) };
+        let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
+        store.commit(None, &[append]).unwrap();
+    };
+    append(StepKind::AgentStep, None);
+    assert_eq!(version(), 1);
+    for (kind, part) in [(StepKind::AgentStep, Some(0)), (StepKind::Reasoning, None)] {
+        other.pragma_update(None, "user_version", 1).unwrap();
+        append(kind, part);
+        assert_eq!(version(), 2);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use stepback_model::conversation::Message;
 use stepback_model::hash::Hash;
 use stepback_model::ids::StepId;
-use stepback_model::json as stored_json;
+use stepback_model::json::{self as stored_json, Root};
 use stepback_model::record::Session;
 use stepback_model::state::State;
 
@@ -73,9 +73,9 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn detail(&self, hash: Option<Hash>) -> Result<Value, EngineError> {
-        let Some(hash) = hash else { return Ok(Value::Null) };
-        stored_json::load(self.store, hash).map_err(|error| match error {
+    fn detail(&self, root: Option<Root>) -> Result<Value, EngineError> {
+        let Some(root) = root else { return Ok(Value::Null) };
+        stored_json::load(self.store, root).map_err(|error| match error {
             stored_json::JsonError::Object(error) => error.into(),
             error => EngineError::Input(error.to_string()),
         })

@@ -66,7 +66,7 @@ impl Maker {
                 facts: Facts {
                     tool: (!tool.is_empty()).then(|| (*tool).to_string()),
                     failed: output == "failed",
-                    detail: Some(detail),
+                    detail: Some(detail.into()),
                     call,
                     ..Facts::default()
                 },

@@ -4,12 +4,14 @@
 //! an inbox that is taken in) waits once for all. Each session is read once, each object is written once, and an event finds
 //! those that arrived before it among these as well as in the store.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, Session, Step};
 use stepback_store::Mutation;
 
+use super::pages::{Pages, Slip};
 use super::writing::{Arriving, Begun, Known};
 use super::{Effect, RecordLock, Recorded, Report, Spot, set_session, so_far, until_committed};
 use crate::error::EngineError;
@@ -39,7 +41,8 @@ impl Engine<'_> {
     fn try_record_together(&self, all: &[Arrivals<'_>]) -> Result<Vec<Vec<Recorded>>, EngineError> {
         let objects = Known::new(self.store);
         let batch = self.store.begin()?;
-        let arriving = Arriving { known: &objects, batch: &*batch };
+        let pages = RefCell::new(Pages::default());
+        let arriving = Arriving { known: &objects, batch: &*batch, pages: Some(&pages) };
         let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
         let mut coming = Coming { delivered: self.delivered(all, &sessions)?, ..Coming::default() };
         for (Arrivals { workspace, reports, .. }, sessions) in all.iter().zip(&sessions) {
@@ -50,8 +53,12 @@ impl Engine<'_> {
             }
             coming.all.push(own);
         }
-        let Coming { sessions, steps, all: mut places, .. } = coming;
+        let Coming { sessions, mut steps, slips, all: mut places, .. } = coming;
         if !steps.is_empty() {
+            let pages = pages.into_inner().store(&*batch)?;
+            for (at, slip) in slips {
+                steps[at].facts.detail = pages.place(slip);
+            }
             let touched = sessions.into_iter().filter(|known| known.touched);
             let mut mutations: Vec<Mutation> =
                 touched.filter_map(|known| Some(set_session(known.session?, known.is_new))).collect();
@@ -120,6 +127,8 @@ struct Coming {
     sessions: Vec<Met>,
     session_at: HashMap<SessionId, usize>,
     steps: Vec<Step>,
+    /// For those whose detail is on a page, where it will be.
+    slips: Vec<(usize, Slip)>,
     step_at: HashMap<StepId, usize>,
     /// For steps by which events would be recorded, whether they were when they were delivered before.
     delivered: HashMap<StepId, bool>,
@@ -157,8 +166,10 @@ impl Coming {
         };
         met.touched = true;
         let session = met.session.get_or_insert_with(|| workspace.new_session(report));
-        let record = Begun::new(arriving.known, report, session, step)?.light(arriving, session, head)?;
+        let begun = Begun::new(arriving.known, report, session, step)?;
+        let (record, slip) = begun.light(arriving, session, head)?;
         let recorded = so_far(&record);
+        self.slips.extend(slip.map(|slip| (self.steps.len(), slip)));
         self.step_at.insert(step, self.steps.len());
         self.steps.push(record);
         Ok((recorded, Some(self.steps.len() - 1)))

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use stepback_model::conversation;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::StepId;
-use stepback_model::json::{self, JsonError};
+use stepback_model::json::{self, JsonError, Root};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 use stepback_model::record::{Facts, Session, SessionInfo, Step, StepKind};
 use stepback_model::state::State;
 use stepback_store::{ObjectBatch, Store};
 
+use super::pages::{Pages, Slip};
 use super::{Asked, Fresh, Report};
 use crate::authorship::Authors;
 use crate::calls;
@@ -88,14 +89,14 @@ impl<'a> Begun<'a> {
         Ok(Self { report, step, heard, turns })
     }
 
-    /// Writes everything but files: messages, slots and the step's detail, whose hash it returns.
+    /// Writes everything but files: messages, slots and the step's detail.
     pub fn objects(
         &self,
         arriving: &Arriving<'_>,
         session: &mut Session,
         state: &mut State,
         authors: Option<&Authors>,
-    ) -> Result<Option<Hash>, EngineError> {
+    ) -> Result<Option<Detail>, EngineError> {
         let info = &mut session.info;
         if let Some(fresh) = &self.heard.fresh {
             let count = conversation::len(arriving, info.tip)?;
@@ -125,16 +126,16 @@ impl<'a> Begun<'a> {
         state.task = info.slots.task;
         state.env = info.slots.env;
         state.reasoning = info.slots.reasoning;
-        self.detail(arriving.batch, session, authors)
+        self.detail(arriving, session, authors)
     }
 
     /// Writes what is known of the step besides its row.
     fn detail(
         &self,
-        batch: &dyn ObjectBatch,
+        arriving: &Arriving<'_>,
         session: &Session,
         authors: Option<&Authors>,
-    ) -> Result<Option<Hash>, EngineError> {
+    ) -> Result<Option<Detail>, EngineError> {
         let event = &self.report.event;
         let error = event.error.as_ref().map(|error| json!(error));
         let authors = authors.map(|authors| json!(authors));
@@ -154,10 +155,15 @@ impl<'a> Begun<'a> {
         ];
         let fields: Vec<(&str, &Value)> =
             all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
-        match fields.is_empty() {
-            true => Ok(None),
-            false => Ok(Some(json::store_fields(batch, &fields).map_err(unstorable)?)),
+        if fields.is_empty() {
+            return Ok(None);
         }
+        if let Some(pages) = arriving.pages
+            && let Some(slip) = pages.borrow_mut().add(arriving.batch, session.id, &fields)?
+        {
+            return Ok(Some(Detail::OnPage(slip)));
+        }
+        Ok(Some(Detail::Stored(json::store_fields(arriving.batch, &fields).map_err(unstorable)?.into())))
     }
 
     /// The step, after everything it refers to was written. Moves the session's counters along.
@@ -165,7 +171,7 @@ impl<'a> Begun<'a> {
         self,
         session: &mut Session,
         state: Hash,
-        detail: Option<Hash>,
+        detail: Option<Root>,
         parent: Option<StepId>,
         looked: bool,
     ) -> Step {
@@ -198,17 +204,36 @@ impl<'a> Begun<'a> {
         record
     }
 
-    /// Writes all of a step that did not look at the files.
+    /// Writes all of a step that did not look at the files. If its detail went on a page, the step does not name it yet.
     pub fn light(
         self,
         arriving: &Arriving<'_>,
         session: &mut Session,
         parent: Option<StepId>,
-    ) -> Result<Step, EngineError> {
+    ) -> Result<(Step, Option<Slip>), EngineError> {
         let mut state = State::default();
-        let detail = self.objects(arriving, session, &mut state, None)?;
+        let (detail, slip) = match self.objects(arriving, session, &mut state, None)? {
+            Some(Detail::Stored(root)) => (Some(root), None),
+            Some(Detail::OnPage(slip)) => (None, Some(slip)),
+            None => (None, None),
+        };
         let hash = arriving.state(&state)?;
-        Ok(self.step(session, hash, detail, parent, false))
+        Ok((self.step(session, hash, detail, parent, false), slip))
+    }
+}
+
+/// Where what is known of a step besides its row went.
+pub(super) enum Detail {
+    /// It is stored.
+    Stored(Root),
+    /// It is on a page that is stored later.
+    OnPage(Slip),
+}
+
+impl Detail {
+    /// Where it is stored already.
+    pub fn stored(self) -> Option<Root> {
+        if let Self::Stored(root) = self { Some(root) } else { None }
     }
 }
 
@@ -249,7 +274,7 @@ fn store_json(batch: &dyn ObjectBatch, value: &Value) -> Result<Hash, EngineErro
     json::store(batch, value, None).map_err(unstorable)
 }
 
-fn unstorable(error: JsonError) -> EngineError {
+pub(super) fn unstorable(error: JsonError) -> EngineError {
     match error {
         JsonError::Object(error) => error.into(),
         impossible => EngineError::Input(impossible.to_string()),
@@ -288,6 +313,8 @@ pub(super) struct Arriving<'a> {
     pub known: &'a Known<'a>,
     /// Where objects go.
     pub batch: &'a dyn ObjectBatch,
+    /// Where details go that are small, if there are many.
+    pub pages: Option<&'a RefCell<Pages>>,
 }
 
 impl Arriving<'_> {

@@ -4,4 +4,5 @@
 
 mod calls;
 mod long;
+mod pages;
 mod session;

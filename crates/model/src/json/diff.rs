@@ -7,9 +7,9 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::node::{Group, Member, Node, Part, Shape};
+use super::page::Root;
 use super::read::Reader;
 use super::{JsonError, MAX_DEPTH};
-use crate::hash::Hash;
 use crate::object::ObjectSource;
 
 /// One part of a value that another value has something else for.
@@ -30,10 +30,15 @@ pub struct Difference {
 /// matched by key. Of two arrays the equal beginning and the equal end are set aside; the elements between are paired by
 /// index, and those that are left over on one side are removed or inserted there. So inserting at the front of an array
 /// is one difference, not a change of every element.
-pub fn diff(source: &(impl ObjectSource + ?Sized), a: Hash, b: Hash) -> Result<Vec<Difference>, JsonError> {
+pub fn diff(
+    source: &(impl ObjectSource + ?Sized),
+    a: impl Into<Root>,
+    b: impl Into<Root>,
+) -> Result<Vec<Difference>, JsonError> {
+    let (a, b) = (a.into(), b.into());
     let mut differ = Differ { reader: Reader::new(source), pointer: String::new(), found: Vec::new() };
     if a != b {
-        let (a, b) = (differ.reader.node(a)?, differ.reader.node(b)?);
+        let (a, b) = (differ.reader.root(a)?, differ.reader.root(b)?);
         differ.nodes(a, b, 0)?;
     }
     Ok(differ.found)

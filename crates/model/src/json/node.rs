@@ -73,7 +73,7 @@ pub(super) enum Node {
     Inner(Shape, u8, Vec<Group>),
 }
 
-type EncodeResult = Result<(), minicbor::encode::Error<core::convert::Infallible>>;
+pub(super) type EncodeResult = Result<(), minicbor::encode::Error<core::convert::Infallible>>;
 type Decoded<T> = Result<T, minicbor::decode::Error>;
 
 fn message(text: &'static str) -> minicbor::decode::Error {
@@ -103,7 +103,7 @@ impl Part {
         Ok(())
     }
 
-    fn decode(d: &mut Decoder<'_>, depth: usize) -> Decoded<Self> {
+    pub(super) fn decode(d: &mut Decoder<'_>, depth: usize) -> Decoded<Self> {
         Ok(match d.datatype()? {
             Type::Null => {
                 d.null()?;
@@ -131,7 +131,7 @@ impl Part {
 }
 
 /// Writes null, a boolean, a number or a text. Containers are never scalars.
-fn encode_scalar(value: &Value, e: &mut Encoder<&mut Vec<u8>>) -> EncodeResult {
+pub(super) fn encode_scalar(value: &Value, e: &mut Encoder<&mut Vec<u8>>) -> EncodeResult {
     match value {
         Value::Bool(value) => e.bool(*value)?.ok(),
         Value::String(text) => e.str(text)?.ok(),

@@ -3,14 +3,15 @@
 use serde_json::{Map, Value};
 
 use super::node::{Group, Member, Node, Part, Shape};
+use super::page::{Root, on_page};
 use super::{JsonError, MAX_BYTES, MAX_DEPTH};
 use crate::hash::{Hash, ObjectKind};
 use crate::object::{ObjectError, ObjectSource};
 
-/// Loads the whole value stored under `hash`.
-pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Value, JsonError> {
+/// Loads a whole value.
+pub fn load(source: &(impl ObjectSource + ?Sized), root: impl Into<Root>) -> Result<Value, JsonError> {
     let mut reader = Reader::new(source);
-    let root = reader.node(hash)?;
+    let root = reader.root(root.into())?;
     reader.value(root, 0)
 }
 
@@ -18,12 +19,12 @@ pub fn load(source: &(impl ObjectSource + ?Sized), hash: Hash) -> Result<Value, 
 /// only what is on the way. `None` if there is no such part.
 pub fn get(
     source: &(impl ObjectSource + ?Sized),
-    hash: Hash,
+    root: impl Into<Root>,
     pointer: &str,
 ) -> Result<Option<Value>, JsonError> {
     let tokens = parse_pointer(pointer)?;
     let mut reader = Reader::new(source);
-    let mut node = reader.node(hash)?;
+    let mut node = reader.root(root.into())?;
     for token in &tokens {
         match reader.member(node, token)? {
             Some(part) => node = reader.open(part)?,
@@ -71,6 +72,14 @@ impl<'a, S: ObjectSource + ?Sized> Reader<'a, S> {
         let bytes = self.source.read(kind, hash)?;
         self.left = self.left.checked_sub(bytes.len()).ok_or(JsonError::TooLarge)?;
         Ok(bytes)
+    }
+
+    /// Reads the first node of a value.
+    pub(super) fn root(&mut self, Root { node, part }: Root) -> Result<Node, JsonError> {
+        match part {
+            Some(part) => Ok(on_page(&self.read(ObjectKind::Json, node)?, node, part)?),
+            None => self.node(node),
+        }
     }
 
     /// Reads the node stored under `hash`.

@@ -9,7 +9,7 @@ use super::node::{Group, Member, Node, Part, Shape};
 use super::*;
 use crate::hash::{Hash, ObjectKind};
 use crate::list::tests::Memory;
-use crate::object::ObjectSink;
+use crate::object::{ObjectError, ObjectSink};
 
 fn put(memory: &Memory, value: &Value) -> Hash {
     store(memory, value, None).unwrap()
@@ -29,6 +29,70 @@ fn big(changed: Option<(usize, usize)>) -> Value {
     };
     let part = |i: usize| (format!("part {i}"), Value::Object((0..100).map(|j| field(i, j)).collect()));
     Value::Object((0..100).map(part).collect())
+}
+
+/// A page with these values, and where each of them is.
+fn page(memory: &Memory, values: &[Value]) -> Vec<Root> {
+    let mut page = Page::default();
+    let places: Vec<u32> = values
+        .iter()
+        .map(|value| {
+            let fields: Vec<_> = value.as_object().unwrap().iter().map(|(k, v)| (k.as_str(), v)).collect();
+            page.add(&fields).unwrap()
+        })
+        .collect();
+    let node = page.store(memory).unwrap();
+    places.into_iter().map(|part| Root { node, part: Some(part) }).collect()
+}
+
+#[test]
+fn values_on_a_page_are_found_by_their_place() {
+    let values = [
+        json!({ "input": { "b": [1, -2, 0.5, -0.0, null, true], "a": "text" }, "error": "x".repeat(3000) }),
+        json!({}),
+        json!({ "ü": { "deep": [[[{}]]] }, "big": 18446744073709551615u64 }),
+    ];
+    let memory = Memory::default();
+    let roots = page(&memory, &values);
+    for (value, root) in values.iter().zip(&roots) {
+        assert_eq!(load(&memory, *root).unwrap(), *value);
+        assert_eq!(Root::from_slice(&root.to_bytes()), Some(*root));
+        assert_eq!(root.to_string().parse(), Ok(*root));
+        // The same differences as those of values with nodes of their own.
+        let plain = put(&memory, value);
+        assert_eq!(diff(&memory, *root, plain).unwrap(), []);
+        let other = put(&memory, &values[0]);
+        assert_eq!(diff(&memory, *root, roots[0]).unwrap(), diff(&memory, plain, other).unwrap());
+    }
+    assert_eq!(get(&memory, roots[0], "/input/b/1").unwrap(), Some(json!(-2)));
+    // It is a value like any other for whoever looks at all of it, which is how a collector finds what it needs.
+    assert_eq!(load(&memory, roots[0].node).unwrap(), json!(values));
+    let beyond = Root { part: Some(3), ..roots[0] };
+    assert!(matches!(load(&memory, beyond), Err(JsonError::Object(ObjectError::Corrupt { .. }))));
+}
+
+#[test]
+fn what_is_large_or_deep_does_not_go_on_a_page() {
+    let mut page = Page::default();
+    let text = Value::String("x".repeat(5000));
+    let many = json!(vec!["x".repeat(100); 50]);
+    let deep = (0..MAX_DEPTH).fold(Value::Null, |inner, _| json!([inner]));
+    for large in [&text, &many, &deep] {
+        assert_eq!(page.add(&[("small", &json!(1)), ("value", large)]), None);
+    }
+    assert!(page.is_empty());
+    let deepest = (0..MAX_DEPTH - 2).fold(json!({}), |inner, _| json!([inner]));
+    assert_eq!(page.add(&[("value", &deepest["no"])]), Some(0));
+    let memory = Memory::default();
+    let half = Value::String("x".repeat(3000));
+    let mut at = 0;
+    while !page.is_full() {
+        at += 1;
+        assert_eq!(page.add(&[("value", &half)]), Some(at));
+    }
+    assert!((8..=9).contains(&at), "{at}");
+    let node = page.store(&memory).unwrap();
+    assert_eq!(load(&memory, Root { node, part: Some(at) }).unwrap()["value"], half);
 }
 
 #[test]

@@ -73,8 +73,7 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
                 Ok(Part::Text(self.write(ObjectKind::Blob, text.as_bytes(), None)?))
             }
             Value::Number(number) => {
-                let exact = number.is_u64() || number.is_i64() || number.as_f64().is_some_and(f64::is_finite);
-                if !exact {
+                if !is_exact(number) {
                     return Err(JsonError::Number(number.clone()));
                 }
                 Ok(Part::Scalar(value.clone()))
@@ -209,6 +208,11 @@ impl<K: ObjectSink + ?Sized> Writer<'_, K> {
         }
         Ok(groups)
     }
+}
+
+/// Whether a number can be stored as it is.
+pub(super) fn is_exact(number: &serde_json::Number) -> bool {
+    number.is_u64() || number.is_i64() || number.as_f64().is_some_and(f64::is_finite)
 }
 
 fn fits_inline(part: &Part) -> bool {

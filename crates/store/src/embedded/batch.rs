@@ -58,11 +58,11 @@ const MAX_DIFFERENCES: u32 = 96;
 
 /// Small objects of an agent's record, which come by the thousand, are looked up and compressed when there are many of them or
 /// the batch is complete: all in one look at the database, and on all cores.
-const SMALL: usize = 16 << 10;
+const SMALL: usize = 32 << 10;
 /// How many bytes of them wait in memory at most.
 const WAITING: usize = 4 << 20;
-/// Below this number another thread costs more than it saves.
-const WORTH_A_THREAD: usize = 64;
+/// Below this number of bytes another thread costs more than it saves.
+const WORTH_A_THREAD: usize = 64 << 10;
 
 /// A small object that waits.
 struct Small {
@@ -332,9 +332,9 @@ impl ObjectSink for Batch<'_> {
 fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
     let compress =
         |some: &[Small]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
-    let threads =
-        std::thread::available_parallelism().map_or(1, usize::from).min(small.len() / WORTH_A_THREAD);
-    if threads < 2 {
+    let bytes: usize = small.iter().map(|small| small.bytes.len()).sum();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(bytes / WORTH_A_THREAD);
+    if threads < 2 || small.len() < 2 {
         return compress(small);
     }
     std::thread::scope(|scope| {

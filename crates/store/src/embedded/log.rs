@@ -7,6 +7,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
+use stepback_model::json::Root;
 use stepback_model::record::{
     Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
 };
@@ -133,7 +134,7 @@ fn apply_one(
                 step.facts.tool,
                 step.facts.failed,
                 step.facts.duration.map(|micros| micros as i64),
-                step.facts.detail.as_ref().map(|hash| hash.as_bytes().as_slice()),
+                step.facts.detail.map(Root::to_bytes),
             ])
             .map_err(exists("this step"))?;
             receipt.steps.push(number as u64);
@@ -366,7 +367,7 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoin
             tool: row.get(17)?,
             failed: row.get(18)?,
             duration: row.get::<_, Option<i64>>(19)?.map(|micros| micros as u64),
-            detail: row.get_ref(20)?.as_blob_or_null()?.and_then(Hash::from_slice),
+            detail: row.get_ref(20)?.as_blob_or_null()?.and_then(Root::from_slice),
         },
     };
     let annotation = Annotation { label: row.get(8)?, note: row.get(9)?, tags: document(row, 10)? };

@@ -4,11 +4,13 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
+use stepback_model::record::StepKind;
 
 use super::FORMAT;
 use crate::copy;
 use crate::error::StoreError;
 use crate::pack;
+use crate::port::Mutation;
 
 /// File name of the database inside the store's directory.
 pub const DATABASE: &str = "log.sqlite";
@@ -147,14 +149,26 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Refuses a format this program does not know. Asked again in every write: another process may have raised it since.
-pub fn check_format(transaction: &Connection, dir: &Path) -> Result<(), StoreError> {
+/// The format of the store; refused if this program does not know it. Asked again in every write: another process may have
+/// raised it since.
+pub fn check_format(transaction: &Connection, dir: &Path) -> Result<u32, StoreError> {
     let found: i64 = transaction.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
     match u32::try_from(found) {
-        Ok(FORMAT) => Ok(()),
+        Ok(known @ 1..=FORMAT) => Ok(known),
         Ok(newer) if newer > FORMAT => Err(newer_error(dir, newer)),
         _ => Err(foreign(dir, &format!("its format {found} was never released"))),
     }
+}
+
+/// The lowest format that a store which these changes were made to can have.
+pub fn needed(mutations: &[Mutation]) -> u32 {
+    let is_new = |mutation: &Mutation| match mutation {
+        Mutation::AppendStep { step, .. } => {
+            step.kind == StepKind::Reasoning || step.facts.detail.is_some_and(|detail| detail.part.is_some())
+        }
+        _ => false,
+    };
+    if mutations.iter().any(is_new) { 2 } else { 1 }
 }
 
 /// Refuses half a copy of another store.

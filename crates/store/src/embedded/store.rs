@@ -11,7 +11,7 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, Workspace};
 
 use super::objects::{self, Written};
-use super::{EmbeddedStore, find, log, schema};
+use super::{EmbeddedStore, FORMAT, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
     CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Placed, Query,
@@ -102,7 +102,10 @@ impl Store for EmbeddedStore {
         let connection = self.connection();
         self.fold_log(&connection);
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
-        schema::check_format(&transaction, &self.dir)?;
+        let format = schema::check_format(&transaction, &self.dir)?;
+        if format < FORMAT && format < schema::needed(mutations) {
+            transaction.pragma_update(None, "user_version", FORMAT)?;
+        }
         transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
         let epoch: i64 =
             transaction.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
+use stepback_model::json::Root;
 use stepback_model::record::{
     Annotation, Facts, OpStatus, OpenCall, Session, SessionInfo, Step, StepKind, Trigger,
 };
@@ -362,7 +363,7 @@ pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
                 tool: (at == 1).then(|| "Bash".into()),
                 failed: at == 1,
                 duration: (at == 2).then_some(1 << 40),
-                detail: (at == 3).then_some(STATE),
+                detail: (at > 1).then_some(Root { node: STATE, part: (at == 2).then_some(u32::MAX) }),
             },
             ..sample.step(session.id, STATE)
         };

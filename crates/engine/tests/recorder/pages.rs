@@ -1,0 +1,77 @@
+//! What is known of many steps that are recorded together stands on pages.
+
+use serde_json::{Value, json};
+use stepback_engine::Workspace;
+use stepback_engine::recorder::{Effect, Report};
+use stepback_model::event::Event;
+use stepback_model::record::{Session, StepKind};
+use stepback_store::port::Query;
+
+use crate::session::{Place, event, report};
+
+/// An event with something that must be found again, and sometimes more than a page takes.
+fn told<'a>(session: &str, at: usize) -> Report<'a> {
+    let text = if at % 10 == 3 { "long ".repeat(1000) } else { format!("{session} did {at}") };
+    let input = json!({ "at": at, "text": text });
+    report(
+        Event { input: Some(input), ..event(session, StepKind::AgentStep, &format!("{at}")) },
+        Effect::None,
+        at as i64,
+    )
+}
+
+fn inputs(workspace: &Workspace<'_>, session: &Session) -> Vec<Value> {
+    let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
+    let steps = workspace.store().steps(workspace.record.id, &query).unwrap();
+    let detail = |step| workspace.detail_of(step).unwrap().unwrap()["input"].take();
+    steps.iter().map(|stored| detail(&stored.checkpoint.step)).collect()
+}
+
+#[test]
+fn every_step_has_its_own_detail_and_a_session_has_pages_of_its_own() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let reports: Vec<Report<'_>> = (0..300).map(|at| told(["one", "two", "three"][at % 3], at)).collect();
+    let before = engine.store.usage().unwrap().objects;
+    let recorded = workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
+    assert_eq!(recorded.len(), 300);
+    let objects = engine.store.usage().unwrap().objects - before;
+    assert!(objects < 100, "300 steps of which 30 are large took {objects} objects");
+
+    let sessions = workspace.agent_sessions().unwrap();
+    assert_eq!(sessions.len(), 3);
+    for session in &sessions {
+        let name = session.info.external.as_deref().unwrap();
+        let own = reports.iter().filter(|report| report.event.session == name);
+        let expected: Vec<Value> = own.map(|report| report.event.input.clone().unwrap()).collect();
+        assert!(expected.len() == 100 && inputs(&workspace, session) == expected, "{name}");
+    }
+
+    // Delivered again, nothing is stored again.
+    let again = workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
+    assert_eq!(again, recorded);
+
+    // A collection keeps the pages, and whoever is given one session is given nothing of the others.
+    engine.collect().unwrap();
+    assert_eq!(engine.check().unwrap().problems, [""; 0]);
+    let mut bundle = Vec::new();
+    let one = sessions.iter().find(|session| session.info.external.as_deref() == Some("one")).unwrap();
+    engine.export_bundle(std::slice::from_ref(one), &mut bundle).unwrap();
+    let other = Place::in_memory();
+    let there = other.engine();
+    let path = place.root.join("bundle");
+    std::fs::write(&path, bundle).unwrap();
+    let opened = there.open_bundle(std::fs::File::open(&path).unwrap()).unwrap();
+    there.import_bundle(&opened).unwrap();
+    let session = there.store.session(one.id).unwrap().unwrap();
+    let elsewhere = there.workspace_of(&session).unwrap();
+    assert!(inputs(&elsewhere, &session) == inputs(&workspace, one));
+    let mut texts = String::new();
+    let mut hashes = Vec::new();
+    there.store.for_each_object(&mut |object| hashes.push((object.kind, object.hash))).unwrap();
+    for (kind, hash) in hashes {
+        texts.push_str(&String::from_utf8_lossy(&there.store.read(kind, hash).unwrap()));
+    }
+    assert!(texts.contains("one did 0") && !texts.contains("two did") && !texts.contains("three did"));
+}

@@ -1,0 +1,210 @@
+//! Small values that are kept together: what is known of the steps of a session, which come by the hundred.
+//!
+//! An object of its own for each of them would cost more than the value: a lookup, a row, and bytes that resemble those of its
+//! neighbours but are compressed alone. So values that are written together stand on a page, which is stored as the array of
+//! them, and each is found by its place in it. On a page a value is whole, with no part in an object of its own; one that is
+//! large has its own objects, as any value has.
+
+use std::fmt;
+use std::str::FromStr;
+
+use minicbor::{Decoder, Encoder};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use super::node::{Node, Part, encode_scalar};
+use super::{JsonError, MAX_DEPTH};
+use crate::hash::{Hash, ObjectKind};
+use crate::object::{ObjectError, ObjectSink};
+
+/// A value whose encoding is longer does not go on a page.
+const SMALL: usize = 4 << 10;
+/// A page with so many bytes takes no more values.
+const FULL: usize = 24 << 10;
+
+/// Where a value is: in a node of its own, or among the values of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Root {
+    /// The value's first node, or the page.
+    pub node: Hash,
+    /// Its place on the page, from 0.
+    pub part: Option<u32>,
+}
+
+impl Root {
+    /// The bytes that stand for it in a row: those of the hash, and the place in four bytes, the highest first.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.node.as_bytes().to_vec();
+        bytes.extend(self.part.iter().flat_map(|part| part.to_be_bytes()));
+        bytes
+    }
+
+    /// Reads what [`Self::to_bytes`] wrote.
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        let (node, part) = bytes.split_at_checked(32)?;
+        let part = match part {
+            [] => None,
+            part => Some(u32::from_be_bytes(part.try_into().ok()?)),
+        };
+        Some(Self { node: Hash::from_slice(node)?, part })
+    }
+}
+
+impl From<Hash> for Root {
+    fn from(node: Hash) -> Self {
+        Self { node, part: None }
+    }
+}
+
+/// The hash in hexadecimal digits; for a value on a page, a slash and its place.
+impl fmt::Display for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            Some(part) => write!(f, "{}/{part}", self.node),
+            None => write!(f, "{}", self.node),
+        }
+    }
+}
+
+/// That a text does not say where a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a hash, nor a hash and a place such as HASH/7")]
+pub struct NoRoot;
+
+impl FromStr for Root {
+    type Err = NoRoot;
+
+    fn from_str(text: &str) -> Result<Self, NoRoot> {
+        let (node, part) = match text.split_once('/') {
+            Some((node, part)) => (node, Some(part.parse().map_err(|_| NoRoot)?)),
+            None => (text, None),
+        };
+        Ok(Self { node: Hash::from_hex(node).ok_or(NoRoot)?, part })
+    }
+}
+
+impl Serialize for Root {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Root {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Values on their way into one object.
+#[derive(Debug, Default)]
+pub struct Page {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Page {
+    /// Adds an object with these fields and returns its place; `None` if it is too large or nests too deep for a page.
+    pub fn add(&mut self, fields: &[(&str, &Value)]) -> Option<u32> {
+        let start = self.bytes.len();
+        let mut adding = Adding { bytes: &mut self.bytes, most: start + SMALL };
+        // The page itself is the first container around it.
+        if adding.object(fields.iter().copied(), 1).is_none() {
+            self.bytes.truncate(start);
+            return None;
+        }
+        self.count += 1;
+        Some(self.count - 1)
+    }
+
+    /// Whether nothing is on it.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether it has as much as it should.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= FULL
+    }
+
+    /// Stores it.
+    pub fn store(self, sink: &(impl ObjectSink + ?Sized)) -> Result<Hash, JsonError> {
+        let mut bytes = Vec::with_capacity(self.bytes.len() + 8);
+        let mut encoder = Encoder::new(&mut bytes);
+        // Writing into a Vec cannot fail.
+        let _ = encoder.array(2).and_then(|e| e.u8(1)).and_then(|e| e.array(u64::from(self.count)));
+        bytes.extend(self.bytes);
+        Ok(sink.write(ObjectKind::Json, &bytes, None)?)
+    }
+}
+
+/// Writes one value in the form that [`Part`] has inside its parent.
+struct Adding<'a> {
+    bytes: &'a mut Vec<u8>,
+    /// How long the bytes may become.
+    most: usize,
+}
+
+impl Adding<'_> {
+    fn encoder(&mut self) -> Encoder<&mut Vec<u8>> {
+        Encoder::new(self.bytes)
+    }
+
+    fn fits(&self) -> Option<()> {
+        (self.bytes.len() <= self.most).then_some(())
+    }
+
+    fn value(&mut self, value: &Value, depth: usize) -> Option<()> {
+        match value {
+            Value::Object(fields) => {
+                self.object(fields.iter().map(|(key, value)| (key.as_str(), value)), depth)?;
+            }
+            Value::Array(elements) => {
+                self.container(depth)?;
+                self.encoder().array(elements.len() as u64).ok()?;
+                for element in elements {
+                    self.value(element, depth + 1)?;
+                }
+            }
+            Value::Number(number) if !super::write::is_exact(number) => return None,
+            Value::String(text) if text.len() > SMALL => return None,
+            scalar => encode_scalar(scalar, &mut self.encoder()).ok()?,
+        }
+        self.fits()
+    }
+
+    fn object<'v>(&mut self, fields: impl Iterator<Item = (&'v str, &'v Value)>, depth: usize) -> Option<()> {
+        self.container(depth)?;
+        let mut fields: Vec<_> = fields.collect();
+        fields.sort_unstable_by_key(|(key, _)| *key);
+        self.encoder().map(fields.len() as u64).ok()?;
+        for (key, value) in fields {
+            self.encoder().str(key).ok()?;
+            self.value(value, depth + 1)?;
+        }
+        self.fits()
+    }
+
+    fn container(&self, depth: usize) -> Option<()> {
+        (depth < MAX_DEPTH).then_some(())
+    }
+}
+
+/// The value at a place of the page with these bytes, without looking at the others.
+pub(super) fn on_page(bytes: &[u8], page: Hash, part: u32) -> Result<Node, ObjectError> {
+    let found = (|| {
+        let mut d = Decoder::new(bytes);
+        let (fields, shape, count) = (d.array()?, d.u8()?, d.array()?);
+        if (fields, shape) != (Some(2), 1) || count.is_none_or(|count| u64::from(part) >= count) {
+            return Err(minicbor::decode::Error::message("there is no such value on it"));
+        }
+        for _ in 0..part {
+            d.skip()?;
+        }
+        match Part::decode(&mut d, 1)? {
+            Part::Inline(shape, members) => Ok(Node::Leaf(shape, members)),
+            _ => Err(minicbor::decode::Error::message("a value on it is no container")),
+        }
+    })();
+    found.map_err(|error| ObjectError::corrupt(ObjectKind::Json, page, error))
+}
