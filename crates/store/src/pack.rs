@@ -52,7 +52,8 @@ impl RecordHeader {
         HEADER as u64 + if self.base.is_some() { 32 } else { 0 } + u64::from(self.payload_len)
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// Writes it to the end of `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&RECORD_MAGIC);
         out.extend_from_slice(&[self.kind as u8, self.codec as u8, self.depth, 0, 0, 0]);
         out.extend_from_slice(&self.raw_len.to_le_bytes());
@@ -190,6 +191,13 @@ impl PackWriter {
         Ok(offset)
     }
 
+    /// Appends a record that is written out already, and returns where it starts.
+    pub fn append_record(&mut self, record: &[u8]) -> u64 {
+        let offset = self.end();
+        self.buffer.extend_from_slice(record);
+        offset
+    }
+
     fn flush(&mut self) -> Result<(), StoreError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -256,6 +264,14 @@ pub fn read_record(file: &File, offset: u64, len: u64) -> Result<(RecordHeader, 
     }
     let mut bytes = vec![0u8; usize::try_from(len).map_err(|_| "the record is too long")?];
     file.read_exact_at(&mut bytes, offset).map_err(|error| error.to_string())?;
+    parse_record(bytes, len)
+}
+
+/// Takes a record of `len` bytes apart.
+pub fn parse_record(mut bytes: Vec<u8>, len: u64) -> Result<(RecordHeader, Vec<u8>), String> {
+    if bytes.len() as u64 != len {
+        return Err(format!("there are {} bytes where {len} were expected", bytes.len()));
+    }
     let (header, start) = RecordHeader::decode(&bytes)?;
     if header.record_len() != len {
         return Err(format!("the record has {} bytes where {len} were expected", header.record_len()));

@@ -304,8 +304,8 @@ fn a_truncated_pack_loses_only_what_was_cut_off() {
     assert!(problems.len() == 1 && problems[0].contains("00000001.pack"), "{problems:?}");
 
     // Writing goes on, elsewhere.
-    let new = put(&store, &[b"written after the damage"])[0];
-    assert_eq!(read(&store, new).unwrap(), b"written after the damage");
+    let new = put(&store, &[&noise(9, 100_000)])[0];
+    assert_eq!(read(&store, new).unwrap(), noise(9, 100_000));
     assert!(pack(dir.path(), 2).exists());
     // A sweep leaves what is left of the pack alone, and removes it when nobody needs it.
     store.sweep(&HashSet::from([blobs[0].0, new]), store.mark().unwrap()).unwrap();
@@ -313,7 +313,71 @@ fn a_truncated_pack_loses_only_what_was_cut_off() {
     store.sweep(&HashSet::from([new]), store.mark().unwrap()).unwrap();
     assert!(!pack(dir.path(), 1).exists());
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
-    assert_eq!(read(&store, new).unwrap(), b"written after the damage");
+    assert_eq!(read(&store, new).unwrap(), noise(9, 100_000));
+}
+
+/// The bytes of the pack that are the record of an object.
+fn record_of(dir: &Path, hash: Hash) -> std::ops::Range<usize> {
+    let db = Connection::open(database(dir)).unwrap();
+    let find = "SELECT offset, record_len FROM objects WHERE hash = ?1 AND pack = 1";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, u32>(0)? as usize, row.get::<_, u32>(1)? as usize));
+    let (offset, len) = db.query_row(find, [hash.as_bytes().as_slice()], read).unwrap();
+    offset..offset + len
+}
+
+#[test]
+fn little_is_kept_in_the_database_and_freed_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let db = Connection::open(database(dir.path())).unwrap();
+    let records = || db.query_row("SELECT count(*) FROM records", [], |row| row.get::<_, u32>(0)).unwrap();
+    let small = put(&store, &[b"one", b"two"]);
+    assert_eq!((records(), fs::read_dir(dir.path().join("packs")).unwrap().count()), (2, 0));
+    // What turns out to be much goes into a pack, with everything before it.
+    let much: Vec<Vec<u8>> = (0..30).map(|at| noise(at, 1000)).collect();
+    let much: Vec<&[u8]> = much.iter().map(Vec::as_slice).collect();
+    let large = put(&store, &much);
+    assert_eq!((records(), fs::read_dir(dir.path().join("packs")).unwrap().count()), (2, 1));
+    for (hash, bytes) in large.iter().zip(&much) {
+        assert_eq!(read(&store, *hash).unwrap(), *bytes);
+    }
+    // Two who store the same at once have one record.
+    let others = EmbeddedStore::open(dir.path()).unwrap();
+    let batches = [&store, &others].map(|store| {
+        let batch = store.begin().unwrap();
+        batch.write(ObjectKind::Blob, b"three", None).unwrap();
+        (store, batch.finish().unwrap())
+    });
+    for (store, batch) in batches {
+        store.commit(Some(batch), &[]).unwrap();
+    }
+    assert_eq!(records(), 3);
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    store.sweep(&HashSet::from([small[1]]), store.mark().unwrap()).unwrap();
+    assert_eq!(records(), 1);
+    assert_eq!(read(&store, small[1]).unwrap(), b"two");
+    assert!(matches!(read(&store, small[0]), Err(ObjectError::Missing { .. })));
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+
+    db.execute("UPDATE records SET record = zeroblob(length(record))", []).unwrap();
+    assert_corrupt(&store, small[1]);
+    db.execute("DELETE FROM records", []).unwrap();
+    assert_corrupt(&store, small[1]);
+    assert_eq!(store.check().unwrap(), ["1 objects have no record in the database"]);
+}
+
+#[test]
+fn a_store_of_format_1_has_its_records_in_packs_until_it_is_raised() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let db = Connection::open(database(dir.path())).unwrap();
+    db.execute_batch("DROP TABLE records; PRAGMA user_version = 1").unwrap();
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+    store.sweep(&HashSet::new(), store.mark().unwrap()).unwrap();
+    let small = put(&store, &[b"one"])[0];
+    assert_eq!(read(&store, small).unwrap(), b"one");
+    let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap();
+    assert_eq!(version, FORMAT);
 }
 
 #[test]
@@ -326,6 +390,8 @@ fn a_flipped_byte_is_noticed_and_never_gives_a_wrong_answer() {
         let batch = store.begin().unwrap();
         objects.push(batch.write(ObjectKind::Blob, &text, objects.last().copied()).unwrap());
         objects.push(batch.write(ObjectKind::Blob, &[version; 20], None).unwrap());
+        // With much else, so that they are in a pack.
+        batch.write(ObjectKind::Blob, &noise(u64::from(version), 20_000), None).unwrap();
         store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
     }
     let file = File::options().read(true).write(true).open(pack(dir.path(), 1)).unwrap();
@@ -333,7 +399,8 @@ fn a_flipped_byte_is_noticed_and_never_gives_a_wrong_answer() {
     let readable = || objects.iter().filter(|hash| read(&store, **hash).is_ok()).count();
     assert_eq!(readable(), 6);
     let mut unnoticed = 0;
-    for at in 8..intact.len() {
+    let records: Vec<_> = objects.iter().map(|hash| record_of(dir.path(), *hash)).collect();
+    for at in records.into_iter().flatten() {
         file.write_all_at(&[intact[at] ^ 0x10], at as u64).unwrap();
         for hash in &objects {
             match read(&store, *hash) {

@@ -9,7 +9,7 @@ use stepback_model::record::{Action, Move};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Entry, Node, SkipReason, Tree};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
-use stepback_testkit::sample::put;
+use stepback_testkit::sample::{noise, put};
 
 const OBJECTS: &str = include_str!("../../../docs/spec/objects.md");
 const STORE: &str = include_str!("../../../docs/spec/store.md");
@@ -65,12 +65,21 @@ fn the_empty_list_is_as_documented() {
 fn a_pack_is_laid_out_as_documented() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
-    let hash = put(&store, &[b"hello"])[0];
-    let mut expected = b"SBPACK\0\x01".to_vec();
-    expected.extend_from_slice(b"SR\x01\0\0\0\0\0\x05\0\0\0\x05\0\0\0");
-    expected.extend_from_slice(hash.as_bytes());
-    expected.extend_from_slice(b"hello");
-    assert_eq!(std::fs::read(dir.path().join("packs/00000001.pack")).unwrap(), expected);
+    let record =
+        |hash: Hash| [b"SR\x01\0\0\0\0\0\x05\0\0\0\x05\0\0\0".as_slice(), hash.as_bytes(), b"hello"].concat();
+    // With much else it is in a pack, and what is little in the database.
+    let hash = put(&store, &[b"hello", &noise(1, 20_000)])[0];
+    let pack = std::fs::read(dir.path().join("packs/00000001.pack")).unwrap();
+    assert!(pack.starts_with(&[b"SBPACK\0\x01".as_slice(), &record(hash)].concat()));
+    let other = tempfile::tempdir().unwrap();
+    put(&EmbeddedStore::open(other.path()).unwrap(), &[b"hello"]);
+    let db = rusqlite::Connection::open(other.path().join("log.sqlite")).unwrap();
+    let stored: Vec<u8> = db
+        .query_row("SELECT record FROM records JOIN objects ON pack = 0 AND offset = id", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(stored, record(hash));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, TransactionBehavior};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
 
-use super::objects::{Location, Written, find};
+use super::objects::{IN_DATABASE, Location, Written, find};
 use super::{EmbeddedStore, schema};
 use crate::codec::{self, Codec};
 use crate::error::StoreError;
@@ -64,6 +64,10 @@ const WAITING: usize = 4 << 20;
 /// Below this number of bytes another thread costs more than it saves.
 const WORTH_A_THREAD: usize = 64 << 10;
 
+/// Records of a batch go into the database if they have no more bytes than this together: a pack is one more file to wait for.
+/// So much is not worth a page of its own in a pack, and does not make the database's log long.
+const LITTLE: usize = 16 << 10;
+
 /// A small object that waits.
 struct Small {
     kind: ObjectKind,
@@ -77,8 +81,19 @@ struct Pending {
     small: Vec<Small>,
     small_hashes: HashSet<Hash>,
     small_bytes: usize,
+    /// Records for the database, as long as they are few; after that, everything goes into packs.
+    records: Vec<(Hash, Vec<u8>)>,
+    record_bytes: usize,
     current: Option<PackWriter>,
     full: Vec<PackWriter>,
+}
+
+impl Pending {
+    /// Whether a record of so many bytes still goes into the database, with all before it.
+    fn is_little(&self, record_len: u64) -> bool {
+        let all = (self.record_bytes as u64).saturating_add(record_len);
+        self.current.is_none() && self.full.is_empty() && all <= LITTLE as u64
+    }
 }
 
 impl EmbeddedStore {
@@ -248,20 +263,42 @@ impl Batch<'_> {
             hash,
             base: *base,
         };
-        if pending.current.as_ref().is_none_or(|writer| writer.end() >= pack::MAX_PACK) {
-            let full = pending.current.take();
-            pending.full.extend(full);
-            pending.current = Some(self.store.lock_a_pack()?);
-        }
-        // The line above has just put a writer there.
-        let Some(writer) = pending.current.as_mut() else { unreachable!("a pack was locked") };
-        let offset = writer.append(&header, payload)?;
-        let (pack, record_len) = (writer.id(), header.record_len());
+        let record_len = header.record_len();
+        let (pack, offset) = if pending.is_little(record_len) {
+            let mut record = Vec::with_capacity(record_len as usize);
+            header.encode(&mut record);
+            record.extend_from_slice(payload);
+            pending.record_bytes += record.len();
+            pending.records.push((hash, record));
+            (IN_DATABASE, 0)
+        } else {
+            let writer = self.writer(pending)?;
+            let offset = writer.append(&header, payload)?;
+            (writer.id(), offset)
+        };
         let (depth, base, lender) = (*depth, *base, *lender);
         pending
             .objects
             .insert(hash, Location { kind, pack, offset, record_len, raw_len, depth, base, lender });
         Ok(())
+    }
+
+    /// What appends to the pack of this batch. What was meant for the database goes there first: it is not so little any more.
+    fn writer<'p>(&self, pending: &'p mut Pending) -> Result<&'p mut PackWriter, StoreError> {
+        if pending.current.as_ref().is_none_or(|writer| writer.end() >= pack::MAX_PACK) {
+            let full = pending.current.take();
+            pending.full.extend(full);
+            pending.current = Some(self.store.lock_a_pack()?);
+        }
+        // The lines above have just put a writer there.
+        let Some(writer) = pending.current.as_mut() else { unreachable!("a pack was locked") };
+        for (hash, record) in pending.records.drain(..) {
+            let offset = writer.append_record(&record);
+            if let Some(location) = pending.objects.get_mut(&hash) {
+                (location.pack, location.offset) = (writer.id(), offset);
+            }
+        }
+        Ok(writer)
     }
 
     /// An object as its difference to another: to what `similar` itself is stored against, if that is close enough, because
@@ -370,6 +407,8 @@ impl ObjectBatch for Batch<'_> {
         // Sorted by hash, the rows go into neighbouring pages of the table.
         let mut objects: Vec<_> = pending.objects.into_iter().collect();
         objects.sort_unstable_by_key(|(hash, _)| *hash);
-        Ok(FinishedBatch { epoch: self.epoch, payload: Box::new(Written { objects, packs }) })
+        let records = pending.records.into_iter().collect();
+        let payload = Box::new(Written { objects, records, packs });
+        Ok(FinishedBatch { epoch: self.epoch, payload })
     }
 }

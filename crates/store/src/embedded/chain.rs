@@ -8,11 +8,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{Next, ObjectError};
 
 use super::EmbeddedStore;
-use super::objects::{self, Location};
+use super::objects::{self, IN_DATABASE, Location};
 use crate::codec::{self, Codec};
 use crate::pack::RecordHeader;
 
@@ -56,7 +57,7 @@ impl EmbeddedStore {
         let mut window = None;
         while let Some(hash) = at {
             let Ok(Some(location)) = objects::find(&snapshot, hash) else { break };
-            let Some(bytes) = self.read_plain(kind, hash, &location, &mut window) else { break };
+            let Some(bytes) = self.read_plain(&snapshot, (kind, hash), &location, &mut window) else { break };
             at = next(hash, bytes)?;
         }
         Ok(at)
@@ -64,18 +65,24 @@ impl EmbeddedStore {
 
     fn read_plain(
         &self,
-        kind: ObjectKind,
-        hash: Hash,
+        snapshot: &Connection,
+        (kind, hash): (ObjectKind, Hash),
         location: &Location,
         window: &mut Option<Window>,
     ) -> Option<Vec<u8>> {
         if location.kind != kind || location.base.is_some() || location.record_len > AHEAD.1 {
             return None;
         }
-        if window.as_ref().is_none_or(|window| window.get(location).is_none()) {
-            *window = Some(self.window(location, window.take())?);
-        }
-        let record = window.as_ref()?.get(location)?;
+        let from_database;
+        let record = if location.pack == IN_DATABASE {
+            from_database = objects::record(snapshot, location.offset).ok()??;
+            &from_database
+        } else {
+            if window.as_ref().is_none_or(|window| window.get(location).is_none()) {
+                *window = Some(self.window(location, window.take())?);
+            }
+            window.as_ref()?.get(location)?
+        };
         let (header, start) = RecordHeader::decode(record).ok()?;
         let expected = (kind, hash, location.raw_len, location.record_len);
         if (header.kind, header.hash, header.raw_len, header.record_len()) != expected {

@@ -18,11 +18,16 @@ use crate::error::StoreError;
 use crate::lender::{Lender, Oid};
 use crate::pack::{self, PackWriter};
 
+/// In place of the number of a pack: the record is in the database.
+pub(super) const IN_DATABASE: u64 = 0;
+
 /// Where an object's record is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Location {
     pub kind: ObjectKind,
+    /// The pack, or [`IN_DATABASE`].
     pub pack: u64,
+    /// The byte of the pack at which it begins, or the id of the row in `records`.
     pub offset: u64,
     pub record_len: u64,
     pub raw_len: u32,
@@ -35,6 +40,8 @@ pub(super) struct Location {
 /// A batch that is written and waits for its commit.
 pub(super) struct Written {
     pub objects: Vec<(Hash, Location)>,
+    /// The records of those that go into the database.
+    pub records: HashMap<Hash, Vec<u8>>,
     /// Durable before the commit is; held until it is done, so that nobody cuts off what is not committed yet.
     pub packs: Vec<PackWriter>,
 }
@@ -81,21 +88,27 @@ impl EmbeddedStore {
         reopen: bool,
     ) -> Result<Vec<u8>, ObjectError> {
         let corrupt = |reason: String| {
-            let pack = pack::path_of(Path::new(""), location.pack);
-            ObjectError::corrupt(
-                kind,
-                hash,
-                format!("{} at byte {}: {reason}", pack.display(), location.offset),
-            )
+            let place = match location.pack {
+                IN_DATABASE => format!("record {} of the database", location.offset),
+                pack => {
+                    format!("{} at byte {}", pack::path_of(Path::new(""), pack).display(), location.offset)
+                }
+            };
+            ObjectError::corrupt(kind, hash, format!("{place}: {reason}"))
         };
-        let file = match self.pack_file(location.pack, reopen) {
-            Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(corrupt("the pack is missing".into()));
-            }
-            file => file?,
+        let (header, payload) = if location.pack == IN_DATABASE {
+            let record = record(&self.reader(), location.offset)?;
+            let record = record.ok_or_else(|| corrupt("it is missing".into()))?;
+            pack::parse_record(record, location.record_len).map_err(corrupt)?
+        } else {
+            let file = match self.pack_file(location.pack, reopen) {
+                Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(corrupt("the pack is missing".into()));
+                }
+                file => file?,
+            };
+            pack::read_record(&file, location.offset, location.record_len).map_err(corrupt)?
         };
-        let (header, payload) =
-            pack::read_record(&file, location.offset, location.record_len).map_err(corrupt)?;
         let expected = (kind, hash, location.raw_len, location.depth, location.base);
         if (header.kind, header.hash, header.raw_len, header.depth, header.base) != expected {
             return Err(corrupt("the record is not the one the database knows".into()));
@@ -202,6 +215,12 @@ pub(super) fn find(connection: &Connection, hash: Hash) -> Result<Option<Locatio
     }
 }
 
+/// A record that is in the database.
+pub(super) fn record(connection: &Connection, id: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT record FROM records WHERE id = ?1")?;
+    Ok(statement.query_row([id as i64], |row| row.get(0)).optional()?)
+}
+
 /// The object and the pack that a borrowed record names.
 fn borrowed(payload: &[u8]) -> Option<(Oid, Oid)> {
     let (oid, pack) = payload.split_at_checked(20)?;
@@ -226,18 +245,32 @@ pub(super) fn insert(transaction: &Connection, written: &Written) -> Result<(), 
             );
         }
     }
+    let mut next = match written.records.is_empty() {
+        true => 0,
+        false => transaction
+            .prepare_cached("SELECT coalesce(max(id), 0) + 1 FROM records")?
+            .query_row([], |row| row.get::<_, i64>(0))?,
+    };
     for (hash, location) in &written.objects {
-        statement.execute(params![
+        let record = written.records.get(hash);
+        let inserted = statement.execute(params![
             hash.as_bytes().as_slice(),
             location.kind as u8,
             location.pack as i64,
-            location.offset as i64,
+            record.map_or(location.offset as i64, |_| next),
             location.record_len as i64,
             location.raw_len,
             location.depth,
             location.base.as_ref().map(|base| base.as_bytes().as_slice()),
             location.lender.and_then(|pack| lenders.get(&pack)),
         ])?;
+        // Unless somebody else has stored it meanwhile.
+        if let Some(record) = record.filter(|_| inserted > 0) {
+            transaction
+                .prepare_cached("INSERT INTO records (id, record) VALUES (?1, ?2)")?
+                .execute(params![next, record])?;
+            next += 1;
+        }
     }
     let mut statement = transaction.prepare_cached(
         "INSERT INTO packs (id, committed) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET committed = excluded.committed",

@@ -29,6 +29,9 @@ const APPLICATION_ID: u32 = 0x5342_4c47;
 /// [`Step::id_of`]: stepback_model::record::Step::id_of
 pub const BY_ID: &str = "substr(id, 13) = substr(?1, 13) AND id = ?1";
 
+/// Records of objects that came with little else: in the log's own file, a commit waits for the disk once.
+pub const RECORDS: &str = "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, record BLOB NOT NULL)";
+
 const TABLES: &str = "
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 0),
@@ -141,6 +144,7 @@ pub fn prepare(connection: &Connection, dir: &Path) -> Result<(), StoreError> {
     if !identify(&transaction, dir)? {
         refuse_lost_database(dir)?;
         transaction.execute_batch(TABLES)?;
+        transaction.execute_batch(RECORDS)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
     }
@@ -158,6 +162,13 @@ pub fn check_format(transaction: &Connection, dir: &Path) -> Result<u32, StoreEr
         Ok(newer) if newer > FORMAT => Err(newer_error(dir, newer)),
         _ => Err(foreign(dir, &format!("its format {found} was never released"))),
     }
+}
+
+/// Brings a store of an older format to the present one, inside the transaction of the first change that needs it.
+pub fn raise(transaction: &Connection) -> Result<(), StoreError> {
+    transaction.execute_batch(RECORDS)?;
+    transaction.pragma_update(None, "user_version", FORMAT)?;
+    Ok(())
 }
 
 /// The lowest format that a store which these changes were made to can have.

@@ -103,8 +103,10 @@ impl Store for EmbeddedStore {
         self.fold_log(&connection);
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
         let format = schema::check_format(&transaction, &self.dir)?;
-        if format < FORMAT && format < schema::needed(mutations) {
-            transaction.pragma_update(None, "user_version", FORMAT)?;
+        let written = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<Written>());
+        let has_records = written.is_some_and(|written| !written.records.is_empty());
+        if format < FORMAT && (has_records || format < schema::needed(mutations)) {
+            schema::raise(&transaction)?;
         }
         transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
         let epoch: i64 =

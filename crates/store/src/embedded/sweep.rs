@@ -73,7 +73,7 @@ impl EmbeddedStore {
         let dead: Vec<Hash> = all.into_iter().map(|(hash, _)| hash).filter(is_dead).collect();
         let connection = self.connection();
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
-        schema::check_format(&transaction, &self.dir)?;
+        let format = schema::check_format(&transaction, &self.dir)?;
         let commits: i64 = transaction.query_row(
             "UPDATE meta SET epoch = epoch + 1, commits = commits + 1 RETURNING commits",
             [],
@@ -87,6 +87,12 @@ impl EmbeddedStore {
             for hash in &dead {
                 statement.execute([hash.as_bytes().as_slice()])?;
             }
+        }
+        if format > 1 {
+            transaction.execute(
+                "DELETE FROM records WHERE id NOT IN (SELECT offset FROM objects WHERE pack = 0)",
+                [],
+            )?;
         }
         faults::point().map_err(StoreError::io("commit to", &self.dir))?;
         transaction.commit()?;
@@ -267,8 +273,18 @@ impl EmbeddedStore {
         let count = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
         let outside = count(
             "SELECT count(*) FROM objects o LEFT JOIN packs p ON p.id = o.pack
-             WHERE p.id IS NULL OR o.offset + o.record_len > p.committed",
+             WHERE o.pack <> 0 AND (p.id IS NULL OR o.offset + o.record_len > p.committed)",
         )?;
+        let missing = match schema::check_format(&connection, &self.dir)? {
+            1 => count("SELECT count(*) FROM objects WHERE pack = 0")?,
+            _ => count(
+                "SELECT count(*) FROM objects o LEFT JOIN records r ON r.id = o.offset
+                 WHERE o.pack = 0 AND (r.id IS NULL OR length(r.record) <> o.record_len)",
+            )?,
+        };
+        if missing > 0 {
+            problems.push(format!("{missing} objects have no record in the database"));
+        }
         if outside > 0 {
             problems.push(format!("{outside} objects are in no committed part of a pack"));
         }
