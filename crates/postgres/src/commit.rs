@@ -7,16 +7,16 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, join3, join4};
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::port::{FinishedBatch, Mutation, Receipt};
-use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::mutations::{self, NUMBER, Planned, Wanted};
-use crate::objects::{self, Columns, Encoded, TAKE_OVER, Written};
+use crate::objects::{self, Columns, TAKE_OVER, Written};
 use crate::pool::{Connection, Failed};
 use crate::schema::{self, FORMAT};
 use crate::{PostgresStore, error, listen, order, rows};
@@ -134,15 +134,7 @@ impl PostgresStore {
     ) -> Result<Receipt, Trouble> {
         let sessions = self.workspaces_of_sessions(connection, work.mutations).await?;
         let wanted = mutations::wanted(work.mutations, &sessions)?;
-        let first = connection
-            .prepared("SELECT pg_current_xact_id()::text, epoch, version FROM stepback_meta, stepback_schema")
-            .await?;
-        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})", self.key);
-        // The lock is one statement and the question another: only then does the answer come from after the lock.
-        let (begun, found) =
-            join(connection.client.batch_execute(&begin), connection.client.query_one(&first, &[])).await;
-        begun?;
-        let found = found?;
+        let (found, mut next) = self.begin(connection, work, ahead, &wanted).await?;
         let transaction: String = rows::get(&found, 0)?;
         let version: i32 = rows::get(&found, 2)?;
         if version as u32 > FORMAT {
@@ -152,24 +144,92 @@ impl PostgresStore {
         if work.epoch.is_some_and(|expected| expected != epoch) {
             return Err(StoreError::Collected.into());
         }
-        if ahead {
-            connection.client.execute(TAKE_OVER, &[]).await?;
-        }
-        execute(connection, mutations::beginnings(work.mutations, &self.machine)).await?;
-        let mut next = write_and_number(connection, &work.written.objects, &wanted).await?;
         let (mut planned, receipt) = mutations::the_rest(work.mutations, &sessions, &mut next)?;
         if !receipt.steps.is_empty() {
             // Before the first position is taken.
             planned.insert(0, order::taking_first(self.key));
         }
-        execute(connection, planned).await?;
-
         let (ordered, announced) = (order::taking(self.key), listen::notify(self.key));
         let end = format!("{ordered}; SELECT nextval('stepback_commits'); COMMIT{announced}");
-        match connection.client.batch_execute(&end).await {
+        match finish(connection, planned, &end).await {
             Ok(()) => Ok(receipt),
-            Err(error) => Err(Trouble::Unsure { transaction, error, receipt }),
+            Err(Ended::Before(trouble)) => Err(trouble),
+            Err(Ended::Unsure(error)) => Err(Trouble::Unsure { transaction, error, receipt }),
         }
+    }
+
+    /// Begins the transaction, writes what needs nothing else and assigns numbers, all in one way to the server and back.
+    /// Returns what was found there, and the last numbers that were given before. If something is wrong with what was found,
+    /// what was written is given up with the transaction.
+    ///
+    /// Objects come before numbers: what a workspace's row is held for should be short.
+    async fn begin(
+        &self,
+        connection: &mut Connection,
+        work: &Work<'_>,
+        ahead: bool,
+        wanted: &[(WorkspaceId, Wanted)],
+    ) -> Result<(Row, HashMap<WorkspaceId, Wanted>), Trouble> {
+        let first = connection
+            .prepared("SELECT pg_current_xact_id()::text, epoch, version FROM stepback_meta, stepback_schema")
+            .await?;
+        let insert = connection.prepared(objects::INSERT_NEW).await?;
+        let number = connection.prepared(NUMBER).await?;
+        let take_over = match ahead {
+            true => Some(connection.prepared(TAKE_OVER).await?),
+            false => None,
+        };
+        let beginnings = mutations::beginnings(work.mutations, &self.machine);
+        let statements = prepared(connection, &beginnings).await?;
+        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})", self.key);
+        let columns = Columns::new(&work.written.objects);
+        let ids: Vec<&[u8]> = wanted.iter().map(|(id, _)| id.as_bytes().as_slice()).collect();
+        let steps: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.steps).collect();
+        let operations: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.operations).collect();
+        let client = &connection.client;
+        let writing = async {
+            let taken = async {
+                match &take_over {
+                    Some(statement) => client.execute(statement, &[]).await.map(drop),
+                    None => Ok(()),
+                }
+            };
+            let inserted = async {
+                match work.written.objects.is_empty() {
+                    true => Ok(()),
+                    false => client.execute(&insert, &columns.values()).await.map(drop),
+                }
+            };
+            let (taken, begun, inserted) =
+                join3(taken, under_way(client, &statements, &beginnings), inserted).await;
+            taken?;
+            begun.into_iter().collect::<Result<Vec<u64>, Error>>()?;
+            inserted
+        };
+        let numbering = async {
+            match wanted.is_empty() {
+                true => Ok(Vec::new()),
+                false => client.query(&number, &[&ids, &steps, &operations]).await,
+            }
+        };
+        // The lock is one statement and the question another: only then does the answer come from after the lock.
+        let (begun, found, written, numbered) =
+            join4(client.batch_execute(&begin), client.query_one(&first, &[]), writing, numbering).await;
+        begun?;
+        let found = found?;
+        written?;
+        let by_id: HashMap<WorkspaceId, Wanted> = wanted.iter().copied().collect();
+        let mut next = HashMap::new();
+        for row in numbered? {
+            let id = rows::id(&row, 0, WorkspaceId::from_slice)?;
+            let taken = by_id.get(&id).copied().unwrap_or_default();
+            let last = Wanted {
+                steps: rows::get::<i64>(&row, 1)? - taken.steps,
+                operations: rows::get::<i64>(&row, 2)? - taken.operations,
+            };
+            next.insert(id, last);
+        }
+        Ok((found, next))
     }
 
     /// The workspaces of all sessions that steps are appended to.
@@ -254,68 +314,63 @@ impl PostgresStore {
     }
 }
 
-/// Writes objects and, without waiting in between, assigns numbers. Returns the last ones that were given before.
-///
-/// Objects come first: what a workspace's row is held for should be short.
-async fn write_and_number(
-    connection: &mut Connection,
-    objects: &[Encoded],
-    wanted: &[(WorkspaceId, Wanted)],
-) -> Result<HashMap<WorkspaceId, Wanted>, Trouble> {
-    let insert = connection.prepared(objects::INSERT_NEW).await?;
-    let number = connection.prepared(NUMBER).await?;
-    let columns = Columns::new(objects);
-    let ids: Vec<&[u8]> = wanted.iter().map(|(id, _)| id.as_bytes().as_slice()).collect();
-    let steps: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.steps).collect();
-    let operations: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.operations).collect();
-    let client = &connection.client;
-    let inserting = async {
-        if !objects.is_empty() {
-            client.execute(&insert, &columns.values()).await?;
-        }
-        Ok::<(), Error>(())
-    };
-    let numbering = async {
-        if wanted.is_empty() {
-            Ok(Vec::new())
-        } else {
-            client.query(&number, &[&ids, &steps, &operations]).await
-        }
-    };
-    let (inserted, numbered) = join(inserting, numbering).await;
-    inserted?;
-    let by_id: HashMap<WorkspaceId, Wanted> = wanted.iter().copied().collect();
-    let mut next = HashMap::new();
-    for row in numbered? {
-        let id = rows::id(&row, 0, WorkspaceId::from_slice)?;
-        let taken = by_id.get(&id).copied().unwrap_or_default();
-        let last = Wanted {
-            steps: rows::get::<i64>(&row, 1)? - taken.steps,
-            operations: rows::get::<i64>(&row, 2)? - taken.operations,
-        };
-        next.insert(id, last);
-    }
-    Ok(next)
+/// Why a transaction did not end well.
+enum Ended {
+    /// It was never asked to, or cannot have.
+    Before(Trouble),
+    /// It was asked to, and what became of that is not known.
+    Unsure(Error),
 }
 
-/// Carries out statements in order, several under way at once.
-async fn execute(connection: &mut Connection, planned: Vec<Planned>) -> Result<(), Trouble> {
-    for some in planned.chunks(AT_ONCE) {
-        let mut statements = Vec::with_capacity(some.len());
-        for planned in some {
-            statements.push(connection.prepared(planned.sql).await?);
-        }
-        let client = &connection.client;
-        let under_way = statements.iter().zip(some).map(|(statement, planned)| {
-            client.execute_raw(statement, planned.values.iter().map(|value| &**value as &(dyn ToSql + Sync)))
-        });
+impl<T: Into<Trouble>> From<T> for Ended {
+    fn from(error: T) -> Self {
+        Self::Before(error.into())
+    }
+}
+
+/// Carries out statements in order and ends the transaction. The end goes along with the last statements, unless one of them
+/// says by what it changed whether there may be an end: after one that fails, the server refuses everything, that too.
+async fn finish(connection: &mut Connection, planned: Vec<Planned>, end: &str) -> Result<(), Ended> {
+    let together = if planned.iter().any(|planned| planned.moves.is_some()) { 0 } else { AT_ONCE };
+    let (before, last) = planned.split_at(planned.len().saturating_sub(together));
+    for some in before.chunks(AT_ONCE) {
+        let statements = prepared(connection, some).await?;
         // In order: after the first that fails, the others only say so.
-        for (done, planned) in join_all(under_way).await.into_iter().zip(some) {
+        for (done, planned) in under_way(&connection.client, &statements, some).await.into_iter().zip(some) {
             let changed = done?;
             if let Some(name) = planned.moves.as_ref().filter(|_| changed == 0) {
                 return Err(StoreError::Moved { name: name.clone() }.into());
             }
         }
     }
-    Ok(())
+    let statements = prepared(connection, last).await?;
+    let client = &connection.client;
+    let (done, ended) = join(under_way(client, &statements, last), client.batch_execute(end)).await;
+    match done.into_iter().find_map(Result::err) {
+        // It may have got there all the same, with the end.
+        Some(error) if error::is_lost(&error) => Err(Ended::Unsure(error)),
+        Some(error) => Err(error.into()),
+        None => ended.map_err(Ended::Unsure),
+    }
+}
+
+/// The statements of what is planned.
+async fn prepared(connection: &mut Connection, planned: &[Planned]) -> Result<Vec<Statement>, Error> {
+    let mut statements = Vec::with_capacity(planned.len());
+    for planned in planned {
+        statements.push(connection.prepared(planned.sql).await?);
+    }
+    Ok(statements)
+}
+
+/// Carries out statements in order, all under way at once. Says of each how many rows it changed.
+async fn under_way(
+    client: &Client,
+    statements: &[Statement],
+    planned: &[Planned],
+) -> Vec<Result<u64, Error>> {
+    join_all(statements.iter().zip(planned).map(|(statement, planned)| {
+        client.execute_raw(statement, planned.values.iter().map(|value| &**value as &(dyn ToSql + Sync)))
+    }))
+    .await
 }
