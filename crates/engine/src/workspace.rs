@@ -149,6 +149,13 @@ impl Engine<'_> {
         }
     }
 
+    /// A workspace as it was when it was opened before, without asking the store. That its directory is another machine's or
+    /// nobody's is what makes that right: nothing of it is looked at.
+    pub fn remote_workspace_again(&self, record: record::Workspace, session: Session) -> Workspace<'_> {
+        let root = Path::new(OsStr::from_bytes(&record.root)).to_path_buf();
+        Workspace { engine: self, root, record, session }
+    }
+
     fn register(&self, root: &Path) -> Result<Workspace<'_>, EngineError> {
         let now = self.env.now();
         let id = WorkspaceId::from_bytes(self.env.fresh_id());

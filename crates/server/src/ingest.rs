@@ -17,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use stepback_engine::recorder::{Arrivals, Conversation, RecordLock, Recorded, Report};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::WorkspaceId;
+use stepback_model::record::{self, Session};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use self::reported::{Ready, Said};
@@ -33,6 +34,8 @@ const TOGETHER: usize = 20_000;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// When a client that is told to come back should, in seconds.
 const COME_BACK: &str = "1";
+/// How many remote workspaces are remembered.
+const MOST_REMOTES: usize = 1000;
 /// Longest name of a workspace that is no directory here, in bytes.
 const LONGEST_NAME: usize = 200;
 
@@ -68,13 +71,6 @@ impl Target {
         }
         Ok(Self::Remote(name.to_owned()))
     }
-
-    fn open<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Problem> {
-        match self {
-            Self::Known(id) => work::opened(engine, *id),
-            Self::Remote(name) => Ok(engine.remote_workspace(name)?),
-        }
-    }
 }
 
 /// Things of one request that wait for the commit.
@@ -95,9 +91,13 @@ pub struct Stored {
     pub steps: Vec<Recorded>,
 }
 
+/// Remote workspaces by name, as they are in the store: neither of the two ever changes in what is used here.
+type Remotes = HashMap<String, (record::Workspace, Session)>;
+
 /// What is on its way into the store.
 pub struct Ingest {
     queue: Mutex<Queue>,
+    remotes: Mutex<Remotes>,
     room: Arc<Semaphore>,
     requests: Arc<Semaphore>,
 }
@@ -112,7 +112,12 @@ struct Queue {
 impl Default for Ingest {
     fn default() -> Self {
         let (room, requests) = (Semaphore::new(ROOM), Semaphore::new(REQUESTS));
-        Self { queue: Mutex::default(), room: Arc::new(room), requests: Arc::new(requests) }
+        Self {
+            queue: Mutex::default(),
+            remotes: Mutex::default(),
+            room: Arc::new(room),
+            requests: Arc::new(requests),
+        }
     }
 }
 
@@ -161,7 +166,7 @@ impl Ingest {
             if some.is_empty() {
                 break;
             }
-            record(engine, some);
+            self.record(engine, some);
         }
         std::mem::forget(over);
     }
@@ -198,98 +203,120 @@ struct Asked {
     range: Range<usize>,
 }
 
-/// Records what several requests brought, and answers them.
-fn record(engine: &Engine<'_>, all: Vec<Waiting>) {
-    let mut places: Vec<(Workspace<'_>, RecordLock)> = Vec::new();
-    let mut brought: Vec<Vec<Ready>> = Vec::new();
-    let mut asked: Vec<Asked> = Vec::new();
-    let opened = open(engine, &all, &mut places);
-    for Waiting { target, ready, answer } in all {
-        let place = match &opened[&target] {
-            Ok(place) => *place,
-            Err(problem) => {
-                let _ = answer.send(Err(problem.clone()));
+impl Ingest {
+    /// Opens a workspace that things belong to.
+    fn place<'e>(&self, engine: &'e Engine<'_>, target: &Target) -> Result<Workspace<'e>, Problem> {
+        let name = match target {
+            Target::Known(id) => return work::opened(engine, *id),
+            Target::Remote(name) => name,
+        };
+        // Every change of it is one insertion.
+        let mut remotes = self.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((record, session)) = remotes.get(name) {
+            return Ok(engine.remote_workspace_again(record.clone(), session.clone()));
+        }
+        let workspace = engine.remote_workspace(name)?;
+        if remotes.len() >= MOST_REMOTES {
+            remotes.clear();
+        }
+        remotes.insert(name.clone(), (workspace.record.clone(), workspace.session.clone()));
+        Ok(workspace)
+    }
+
+    /// Records what several requests brought, and answers them.
+    fn record(&self, engine: &Engine<'_>, all: Vec<Waiting>) {
+        let mut places: Vec<(Workspace<'_>, RecordLock)> = Vec::new();
+        let mut brought: Vec<Vec<Ready>> = Vec::new();
+        let mut asked: Vec<Asked> = Vec::new();
+        let opened = self.open(engine, &all, &mut places);
+        for Waiting { target, ready, answer } in all {
+            let place = match &opened[&target] {
+                Ok(place) => *place,
+                Err(problem) => {
+                    let _ = answer.send(Err(problem.clone()));
+                    continue;
+                }
+            };
+            brought.resize_with(places.len(), Vec::new);
+            let first = brought[place].len();
+            brought[place].extend(ready);
+            asked.push(Asked { answer, place, range: first..brought[place].len() });
+        }
+        let (bare, said): (Vec<Vec<Report<'_>>>, Vec<Vec<Option<Said>>>) = (brought.into_iter())
+            .map(|own| own.into_iter().map(|ready| (ready.report, ready.said)).unzip())
+            .unzip();
+        let reports: Vec<Vec<Report<'_>>> = (bare.into_iter().zip(&said))
+            .map(|(own, said)| {
+                let spoken = said.iter().map(|said| said.as_ref().map(|said| said as &dyn Conversation));
+                own.into_iter()
+                    .zip(spoken)
+                    .map(|(report, conversation)| Report { conversation, ..report })
+                    .collect()
+            })
+            .collect();
+        let arrivals = |place: usize, range: Range<usize>| Arrivals {
+            workspace: &places[place].0,
+            lock: &places[place].1,
+            reports: &reports[place][range],
+        };
+        let whole: Vec<Arrivals<'_>> =
+            (0..reports.len()).map(|place| arrivals(place, 0..reports[place].len())).collect();
+        let done = match engine.record_together(&whole) {
+            Ok(done) => Ok(done),
+            Err(EngineError::Input(_)) => Err(None),
+            Err(error) => Err(Some(Problem::from(error))),
+        };
+        for Asked { answer, place, range } in asked {
+            let steps = match &done {
+                Ok(done) => Ok(done[place][range].to_vec()),
+                Err(Some(problem)) => Err(problem.clone()),
+                // One that cannot be recorded keeps no other from being recorded.
+                Err(None) => match engine.record_together(&[arrivals(place, range)]) {
+                    Ok(mut alone) => Ok(alone.pop().unwrap_or_default()),
+                    Err(error) => Err(error.into()),
+                },
+            };
+            let workspace = places[place].0.record.id;
+            let _ = answer.send(steps.map(|steps| Stored { workspace, steps }));
+        }
+    }
+
+    /// Opens the workspaces that things belong to, each once, and locks them for recording.
+    fn open<'e>(
+        &self,
+        engine: &'e Engine<'_>,
+        all: &[Waiting],
+        places: &mut Vec<(Workspace<'e>, RecordLock)>,
+    ) -> HashMap<Target, Result<usize, Problem>> {
+        let mut opened = HashMap::new();
+        let mut found: Vec<(Target, Workspace<'e>)> = Vec::new();
+        for Waiting { target, .. } in all {
+            if opened.contains_key(target) || found.iter().any(|(known, _)| known == target) {
                 continue;
             }
-        };
-        brought.resize_with(places.len(), Vec::new);
-        let first = brought[place].len();
-        brought[place].extend(ready);
-        asked.push(Asked { answer, place, range: first..brought[place].len() });
-    }
-    let (bare, said): (Vec<Vec<Report<'_>>>, Vec<Vec<Option<Said>>>) = (brought.into_iter())
-        .map(|own| own.into_iter().map(|ready| (ready.report, ready.said)).unzip())
-        .unzip();
-    let reports: Vec<Vec<Report<'_>>> = (bare.into_iter().zip(&said))
-        .map(|(own, said)| {
-            let spoken = said.iter().map(|said| said.as_ref().map(|said| said as &dyn Conversation));
-            own.into_iter()
-                .zip(spoken)
-                .map(|(report, conversation)| Report { conversation, ..report })
-                .collect()
-        })
-        .collect();
-    let arrivals = |place: usize, range: Range<usize>| Arrivals {
-        workspace: &places[place].0,
-        lock: &places[place].1,
-        reports: &reports[place][range],
-    };
-    let whole: Vec<Arrivals<'_>> =
-        (0..reports.len()).map(|place| arrivals(place, 0..reports[place].len())).collect();
-    let done = match engine.record_together(&whole) {
-        Ok(done) => Ok(done),
-        Err(EngineError::Input(_)) => Err(None),
-        Err(error) => Err(Some(Problem::from(error))),
-    };
-    for Asked { answer, place, range } in asked {
-        let steps = match &done {
-            Ok(done) => Ok(done[place][range].to_vec()),
-            Err(Some(problem)) => Err(problem.clone()),
-            // One that cannot be recorded keeps no other from being recorded.
-            Err(None) => match engine.record_together(&[arrivals(place, range)]) {
-                Ok(mut alone) => Ok(alone.pop().unwrap_or_default()),
-                Err(error) => Err(error.into()),
-            },
-        };
-        let workspace = places[place].0.record.id;
-        let _ = answer.send(steps.map(|steps| Stored { workspace, steps }));
-    }
-}
-
-/// Opens the workspaces that things belong to, each once, and locks them for recording.
-fn open<'e>(
-    engine: &'e Engine<'_>,
-    all: &[Waiting],
-    places: &mut Vec<(Workspace<'e>, RecordLock)>,
-) -> HashMap<Target, Result<usize, Problem>> {
-    let mut opened = HashMap::new();
-    let mut found: Vec<(Target, Workspace<'e>)> = Vec::new();
-    for Waiting { target, .. } in all {
-        if opened.contains_key(target) || found.iter().any(|(known, _)| known == target) {
-            continue;
-        }
-        match target.open(engine) {
-            Ok(workspace) => found.push((target.clone(), workspace)),
-            Err(problem) => {
-                opened.insert(target.clone(), Err(problem));
+            match self.place(engine, target) {
+                Ok(workspace) => found.push((target.clone(), workspace)),
+                Err(problem) => {
+                    opened.insert(target.clone(), Err(problem));
+                }
             }
         }
+        // Always in the same order, so that two that lock several never wait for each other.
+        found.sort_by_key(|(_, workspace)| workspace.record.id);
+        for (target, workspace) in found {
+            // Two names of one workspace are one.
+            let known = places.iter().position(|(place, _)| place.record.id == workspace.record.id);
+            let at = match known {
+                Some(at) => Ok(at),
+                None => workspace.lock_recording_within(PATIENCE).map_err(Problem::from).map(|lock| {
+                    places.push((workspace, lock));
+                    places.len() - 1
+                }),
+            };
+            opened.insert(target, at);
+        }
+        opened
     }
-    // Always in the same order, so that two that lock several never wait for each other.
-    found.sort_by_key(|(_, workspace)| workspace.record.id);
-    for (target, workspace) in found {
-        // Two names of one workspace are one.
-        let known = places.iter().position(|(place, _)| place.record.id == workspace.record.id);
-        let at = match known {
-            Some(at) => Ok(at),
-            None => workspace.lock_recording_within(PATIENCE).map_err(Problem::from).map(|lock| {
-                places.push((workspace, lock));
-                places.len() - 1
-            }),
-        };
-        opened.insert(target, at);
-    }
-    opened
 }
 
 /// That too much is on its way already.
