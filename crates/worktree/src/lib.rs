@@ -12,6 +12,7 @@ pub mod git_index;
 pub mod restore;
 pub mod rules;
 pub mod scan;
+pub mod spread;
 mod statcache;
 pub mod vault;
 

@@ -8,6 +8,7 @@ use stepback_engine::bisect::{Found, Scratch, Search, Verdict};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff as engine_diff};
 use stepback_store::port::StoredCheckpoint;
+use stepback_worktree::spread::make_apart;
 
 use super::{Answer, DONE, diff, status, view};
 use crate::args::find::Bisect;
@@ -35,9 +36,10 @@ pub fn bisect(context: &Context, arguments: &Bisect) -> Answer {
     let line = candidates(context, &workspace, arguments)?;
     let _lock = workspace.lock_shared()?;
     let temp = tempfile::Builder::new().prefix("stepback-bisect-").tempdir()?;
+    let dir = make_apart(temp.path())?;
     let jobs = arguments.jobs.clamp(1, 64);
     let mut scratches: Vec<Scratch<'_>> =
-        (0..jobs).map(|number| Scratch::new(&workspace, temp.path().join(number.to_string()))).collect();
+        (0..jobs).map(|number| Scratch::new(&workspace, dir.join(number.to_string()))).collect();
     let mut probes: Vec<(usize, Probe)> = Vec::new();
     let (first, last) = (0, line.len() - 1);
     for (moment, expected) in [(first, Verdict::Good), (last, Verdict::Bad)] {
