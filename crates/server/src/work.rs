@@ -126,6 +126,11 @@ impl Work {
         &self.inner.plans
     }
 
+    /// Whether somebody goes on telling the store about steps.
+    pub(crate) fn is_indexing(&self) -> bool {
+        self.inner.indexing.load(Ordering::Acquire)
+    }
+
     /// Goes on telling the store about steps that it cannot find yet, until it knows all. One at a time does so.
     pub(crate) fn index_in_background(&self) {
         let inner = self.inner.clone();

@@ -59,6 +59,8 @@ pub struct EmbeddedStore {
     commits: AtomicU64,
     /// What searches use; opened by the first.
     index: Mutex<Option<index::Index>>,
+    /// The same, for a search while the first is taken.
+    searching: Mutex<Option<index::Index>>,
     /// How long to wait for others; `None` for as long as usual.
     patience: Option<Duration>,
 }
@@ -134,6 +136,7 @@ impl EmbeddedStore {
             recent: recent::Recent::default(),
             commits: AtomicU64::new(0),
             index: Mutex::new(None),
+            searching: Mutex::new(None),
             patience,
         })
     }

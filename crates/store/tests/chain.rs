@@ -1,5 +1,7 @@
 //! Conversations in the embedded store: read back whole, wherever their messages lie, and damage is noticed.
 
+#![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 

@@ -208,7 +208,11 @@ pub async fn search(
     work.run(move |engine| {
         let (workspace, among) = among.resolve(engine)?;
         let search = Search { pattern, workspace, among, ranked: !wanted.newest, skip, limit };
-        let (found, complete) = engine.search_promptly(&search)?;
+        let (found, complete) = match again.is_indexing() {
+            // Somebody is at it; whoever searches need not help.
+            true => (engine.store.search(&search)?, false),
+            false => engine.search_promptly(&search)?,
+        };
         if !complete {
             again.index_in_background();
         }

@@ -51,6 +51,9 @@ const IS_SAID: &str = "(s.label IS NOT NULL OR s.note IS NOT NULL OR s.tags <> '
 const SAID_INDEX: &str = "CREATE INDEX IF NOT EXISTS steps_said ON steps (purged)
     WHERE (label IS NOT NULL OR note IS NOT NULL OR tags <> '[]' OR purged = 1)";
 
+/// How many kilobytes of the index the connection for searches keeps in memory, at most.
+const SEARCHING_CACHE: i64 = 16 << 10;
+
 /// An open index.
 pub(super) struct Index {
     pub(super) db: Connection,
@@ -71,12 +74,35 @@ impl EmbeddedStore {
             match result {
                 Err(StoreError::Corrupt { .. }) if again => {
                     *slot = None;
+                    *self.searching.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     remove(&self.dir)?;
                 }
                 result => return result,
             }
         }
         unreachable!("the second time, the result is returned")
+    }
+
+    /// Asks the index; by another connection if the first is taken. While many steps are made known, a search would wait for
+    /// each part of them.
+    pub(super) fn ask_index(&self, search: &Search) -> Result<Found, StoreError> {
+        let asked = match self.index.try_lock().ok().filter(|slot| slot.is_some()) {
+            Some(slot) => slot.as_ref().map(|index| index.search(search)),
+            None => {
+                let mut slot = self.searching.lock().unwrap_or_else(PoisonError::into_inner);
+                if slot.is_none() {
+                    let index = self.open_index()?;
+                    index.db.pragma_update(None, "cache_size", -SEARCHING_CACHE)?;
+                    *slot = Some(index);
+                }
+                slot.as_ref().map(|index| index.search(search))
+            }
+        };
+        match asked {
+            // Where the index is made again.
+            None | Some(Err(StoreError::Corrupt { .. })) => self.with_index(|index| index.search(search)),
+            Some(asked) => asked,
+        }
     }
 
     /// Forgets everything in the index.

@@ -212,7 +212,7 @@ impl Store for EmbeddedStore {
     }
 
     fn search(&self, search: &Search) -> Result<Found, StoreError> {
-        self.with_index(|index| index.search(search))
+        self.ask_index(search)
     }
 
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError> {
