@@ -40,5 +40,6 @@ mod talk;
 mod telemetry;
 mod transcripts;
 mod tui;
+mod two_servers;
 mod watching;
 mod wire;

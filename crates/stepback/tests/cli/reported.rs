@@ -14,12 +14,13 @@ use crate::sandbox::Sandbox;
 use crate::serving::Serving;
 
 const CLIENTS: usize = 4;
-const EVENTS: usize = 20;
+/// How many events are in a batch.
+pub const EVENTS: usize = 20;
 const ENOUGH: usize = 40;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Posts a batch on a connection that stays. `None` if the server went away before it had answered.
-fn post(stream: &mut TcpStream, token: &str, session: &str, first: usize) -> Option<Value> {
+pub fn post(stream: &mut TcpStream, token: &str, session: &str, first: usize) -> Option<Value> {
     let event = |at: usize| json!({ "session": session, "kind": "agent-step", "id": (first + at).to_string(), "summary": (first + at).to_string() });
     let events: Vec<Value> = (0..EVENTS).map(event).collect();
     let body = json!({ "workspace": "load", "agent": "mine", "events": events }).to_string();
