@@ -20,6 +20,7 @@ pub mod error;
 mod git_lock;
 pub mod hunks;
 mod journal;
+mod last_read;
 pub mod left_behind;
 pub mod materialize;
 pub mod merge;

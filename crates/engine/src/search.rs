@@ -13,10 +13,15 @@ use stepback_store::port::{Document, Found, Search};
 
 use self::texts::Gatherer;
 use crate::error::EngineError;
-use crate::workspace::Engine;
+use crate::last_read::LastRead;
+use crate::workspace::{Engine, StoreSource};
 
-/// How many steps the store is told about at once. A few hundred take less time than somebody else waits for the index.
-const AT_ONCE: usize = 400;
+/// How many steps the store is told about before a search that should be prompt.
+const PROMPTLY: u64 = 400;
+/// How many steps the store is told about at once, at most: sorting the words of many costs less for each.
+const AT_ONCE: usize = 4000;
+/// How many bytes of texts are in memory for that, about.
+const MOST_BYTES: usize = 8 << 20;
 
 impl Engine<'_> {
     /// Finds steps by their words. Tells the store about new steps first.
@@ -27,7 +32,7 @@ impl Engine<'_> {
 
     /// Finds steps by their words, without telling the store about more than a few steps first. Says whether it knows all.
     pub fn search_promptly(&self, search: &Search) -> Result<(Found, bool), EngineError> {
-        let (_, complete) = self.bring_index_forward(AT_ONCE as u64)?;
+        let (_, complete) = self.bring_index_forward(PROMPTLY)?;
         Ok((self.store.search(search)?, complete))
     }
 
@@ -38,27 +43,37 @@ impl Engine<'_> {
 
     /// Like [`Self::bring_index_up_to_date`] for about `most` steps; says whether these were all.
     pub fn bring_index_forward(&self, most: u64) -> Result<(u64, bool), EngineError> {
-        let mut gatherer = Gatherer { store: self.store, heard: HashMap::new() };
+        let source = StoreSource(self.store);
+        let mut gatherer =
+            Gatherer { store: self.store, details: LastRead::new(&source), heard: HashMap::new() };
         let mut told = 0;
         let mut last = Vec::new();
         loop {
             if told >= most {
                 return Ok((told, self.store.unindexed(1)?.is_empty()));
             }
-            let steps = self.store.unindexed(AT_ONCE)?;
+            let at_once = AT_ONCE.min(usize::try_from(most - told).unwrap_or(AT_ONCE));
+            let steps = self.store.unindexed(at_once)?;
             let ids: Vec<_> = steps.iter().map(|stored| stored.checkpoint.step.id).collect();
             // A step that stays unknown after the store was told about it would be told forever.
             if steps.is_empty() || ids == last {
                 return Ok((told, true));
             }
             last = ids;
-            told += steps.len() as u64;
-            if let Some(progress) = self.progress {
-                progress.fetch_add(steps.len() as u64, Ordering::Relaxed);
+            let (mut documents, mut bytes) = (Vec::with_capacity(steps.len()), 0);
+            for stored in steps {
+                let texts = gatherer.texts(&stored);
+                bytes += texts.values().map(String::len).sum::<usize>();
+                documents.push(Document { texts, stored });
+                // The others come next time.
+                if bytes > MOST_BYTES {
+                    break;
+                }
             }
-            let documents: Vec<Document> = (steps.into_iter())
-                .map(|stored| Document { texts: gatherer.texts(&stored), stored })
-                .collect();
+            told += documents.len() as u64;
+            if let Some(progress) = self.progress {
+                progress.fetch_add(documents.len() as u64, Ordering::Relaxed);
+            }
             self.store.index(&documents)?;
         }
     }

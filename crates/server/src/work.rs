@@ -45,8 +45,8 @@ struct Inner {
     live: Live,
 }
 
-/// Steps that are told at a time in the background: others who search meanwhile wait no longer than that takes.
-const INDEXED_AT_ONCE: u64 = 2000;
+/// Steps that are told at a time in the background; in between, a process that ends is noticed.
+const INDEXED_AT_ONCE: u64 = 4000;
 
 /// How long a program that ends waits for agents that run again.
 const LAST_WORDS: Duration = Duration::from_secs(5);

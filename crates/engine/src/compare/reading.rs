@@ -13,6 +13,7 @@ use super::Part;
 use super::align::{Key, number_of};
 use super::side::{Side, unreadable};
 use crate::error::EngineError;
+use crate::last_read::LastRead;
 use crate::timeline::{Spent, answer_of};
 
 /// What a side did, as far as it is compared and counted.
@@ -69,9 +70,10 @@ impl Reading {
         let mut reading =
             Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
         let mut begun: HashMap<&str, Begun> = HashMap::new();
+        let source = LastRead::new(source);
         for step in &side.steps {
             let detail = match step.facts.detail {
-                Some(hash) => value::load(source, hash).map_err(unreadable)?,
+                Some(hash) => value::load(&source, hash).map_err(unreadable)?,
                 None => Value::Null,
             };
             let call = step.facts.call.as_deref();

@@ -14,6 +14,7 @@ use stepback_store::Store;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::diff;
+use crate::last_read::LastRead;
 use crate::timeline::answer_of;
 
 /// Bytes of the texts of one step. Of what is longer, the beginning and the end count.
@@ -29,6 +30,8 @@ const EARLIER: u64 = 8;
 pub(super) struct Gatherer<'a> {
     /// Where steps come from.
     pub store: &'a dyn Store,
+    /// Where their details are read.
+    pub details: LastRead<'a>,
     /// The messages of each session that belong to a step already.
     pub heard: HashMap<SessionId, HashSet<Hash>>,
 }
@@ -41,7 +44,7 @@ impl Gatherer<'_> {
         texts.put(Field::Summary, step.summary.clone());
         // A request repeats the whole conversation; what was said in it belongs to the steps at which it was said.
         let hash = step.facts.detail.filter(|_| step.kind != StepKind::ModelStart);
-        let detail = hash.and_then(|hash| stepback_model::json::load(self.store, hash).ok());
+        let detail = hash.and_then(|hash| stepback_model::json::load(&self.details, hash).ok());
         let detail = detail.unwrap_or_default();
         texts.put(Field::Error, flat(detail.get("error")));
         if !stored.purged {

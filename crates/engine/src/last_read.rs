@@ -1,0 +1,35 @@
+//! Details of neighbouring steps are on one page: whoever reads one after the other should unpack it once.
+
+use std::cell::RefCell;
+
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::object::{ObjectError, ObjectSource};
+
+/// Reads objects, and keeps the JSON node that was read last.
+pub(crate) struct LastRead<'a> {
+    source: &'a dyn ObjectSource,
+    last: RefCell<Option<(Hash, Vec<u8>)>>,
+}
+
+impl<'a> LastRead<'a> {
+    /// Reads from `source`.
+    pub fn new(source: &'a dyn ObjectSource) -> Self {
+        Self { source, last: RefCell::default() }
+    }
+}
+
+impl ObjectSource for LastRead<'_> {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        if kind != ObjectKind::Json {
+            return self.source.read(kind, hash);
+        }
+        if let Some((known, bytes)) = &*self.last.borrow()
+            && *known == hash
+        {
+            return Ok(bytes.clone());
+        }
+        let bytes = self.source.read(kind, hash)?;
+        *self.last.borrow_mut() = Some((hash, bytes.clone()));
+        Ok(bytes)
+    }
+}
