@@ -5,7 +5,8 @@
 //! everything that the records name must be there, before anything is written. Then all of it is committed at once, or nothing.
 //!
 //! `frame` is the container, `records` the lines of its log, `gather` which of them belong to a session, `open` a file that
-//! was read and found sound, `take_in` what an import does with it, `lines` the same records for other programs to read.
+//! was read and found sound, `take_in` what an import does with it, `lines` the same records for other programs to read, `read_lines` what can be taken in
+//! from those.
 //! Format: `docs/spec/bundle.md`.
 
 mod check;
@@ -14,6 +15,7 @@ mod frame;
 mod gather;
 mod lines;
 mod open;
+mod read_lines;
 mod records;
 mod take_in;
 

@@ -25,7 +25,7 @@ use crate::workspace::Engine;
 /// What the first line says it is.
 pub const FORMAT: &str = "stepback-jsonl";
 /// The version of the format.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// Whether a file that begins with these bytes is one of ours.
 pub fn is_lines(start: &[u8]) -> bool {

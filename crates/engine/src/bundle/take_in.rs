@@ -47,14 +47,7 @@ impl Engine<'_> {
     /// Takes in what the store does not have of a bundle: everything, or nothing.
     pub fn import_bundle(&self, bundle: &Bundle) -> Result<Imported, EngineError> {
         let _lock = self.keep_collector_out()?;
-        let mut imported = Imported::default();
-        let mut mutations = Vec::new();
-        for log in &bundle.logs {
-            let planned = Planned::new(self, log)?;
-            imported.steps += log.steps.len() as u64;
-            imported.sessions.extend(planned.sessions());
-            mutations.extend(planned.mutations(&mut imported)?);
-        }
+        let (mut imported, mutations) = plan(self, &bundle.logs, Lacks::Nothing)?;
         if mutations.is_empty() {
             return Ok(imported);
         }
@@ -149,6 +142,32 @@ impl Drop for Aside {
     }
 }
 
+/// What a file does not have of its sessions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lacks {
+    /// It has everything.
+    Nothing,
+    /// It has no files: what is known of a step here may be more than it says.
+    Files,
+}
+
+/// What is to be taken in of logs, and the changes that do it.
+pub(super) fn plan(
+    engine: &Engine<'_>,
+    logs: &[Log],
+    lacks: Lacks,
+) -> Result<(Imported, Vec<Mutation>), EngineError> {
+    let mut imported = Imported::default();
+    let mut mutations = Vec::new();
+    for log in logs {
+        let planned = Planned::new(engine, log, lacks)?;
+        imported.steps += log.steps.len() as u64;
+        imported.sessions.extend(planned.sessions());
+        mutations.extend(planned.mutations(&mut imported)?);
+    }
+    Ok((imported, mutations))
+}
+
 /// One workspace of a bundle, and where it goes.
 struct Planned<'l> {
     engine: &'l Engine<'l>,
@@ -157,10 +176,11 @@ struct Planned<'l> {
     known: HashMap<SessionId, Session>,
     target: Workspace,
     is_new: bool,
+    lacks: Lacks,
 }
 
 impl<'l> Planned<'l> {
-    fn new(engine: &'l Engine<'l>, log: &'l Log) -> Result<Self, EngineError> {
+    fn new(engine: &'l Engine<'l>, log: &'l Log, lacks: Lacks) -> Result<Self, EngineError> {
         let mut known = HashMap::new();
         for told in &log.sessions {
             if let Some(session) = engine.store.session(told.id)? {
@@ -177,7 +197,7 @@ impl<'l> Planned<'l> {
         let found = all.into_iter().find(|workspace| workspace.id == id);
         let is_new = found.is_none();
         let target = found.unwrap_or(Workspace { id, root, created_at: log.place.created_at });
-        Ok(Self { engine, log, known, target, is_new })
+        Ok(Self { engine, log, known, target, is_new, lacks })
     }
 
     fn sessions(&self) -> Vec<(SessionId, WorkspaceId)> {
@@ -212,6 +232,7 @@ impl<'l> Planned<'l> {
                 stored.checkpoint.step.session = here;
             }
             match self.engine.store.step(moment.step.id)? {
+                Some(_) if self.lacks == Lacks::Files => {}
                 Some(here) => same(&here, &stored)?,
                 // What others call it: here it has its own name.
                 None if !is_own && !is_imported(&self.target) => {}
@@ -257,7 +278,8 @@ impl<'l> Planned<'l> {
             }));
         };
         // What came in a bundle may be changed by a later one.
-        let may_change = known.workspace == self.target.id && is_imported(&self.target);
+        let may_change =
+            self.lacks == Lacks::Nothing && known.workspace == self.target.id && is_imported(&self.target);
         let is_later = known.info != info && known.info.seen_at <= info.seen_at;
         (may_change && is_later)
             .then(|| Mutation::SetSessionInfo { session: session.id, info: Box::new(info) })

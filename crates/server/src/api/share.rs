@@ -4,7 +4,7 @@
 //! for as long as that takes, and what somebody sends is looked at as a whole before any of it counts.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{BufReader, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 use axum::body::{Body, Bytes};
@@ -130,9 +130,9 @@ pub struct ImportDocument {
     pub new_objects: u64,
 }
 
-/// Takes in a bundle: everything that the store does not have, or nothing.
+/// Takes in a bundle or exported lines: everything that the store does not have, or nothing.
 #[utoipa::path(post, path = "/imports", tag = "sessions",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "A bundle"),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "A bundle, or exported lines, which hold no files"),
     responses(
         (status = 200, description = "All of it was here already", body = ImportDocument),
         (status = 201, description = "It was taken in", body = ImportDocument),
@@ -167,12 +167,11 @@ pub async fn import(
         file.rewind()?;
         let mut start = Vec::new();
         (&file).take(PIECE as u64).read_to_end(&mut start)?;
-        if bundle::is_lines(&start) {
-            return Err(Problem::usage("lines of JSON are for reading, and are not taken in")
-                .hint("send what /sessions/{session}/export?format=bundle gives"));
-        }
         file.rewind()?;
-        let imported = engine.import_bundle(&engine.open_bundle(file)?)?;
+        let imported = match bundle::is_lines(&start) {
+            true => engine.import_lines(BufReader::new(file))?,
+            false => engine.import_bundle(&engine.open_bundle(file)?)?,
+        };
         let mut sessions = Vec::new();
         for (session, _) in &imported.sessions {
             if let Some(session) = engine.store.session(*session)? {

@@ -38,7 +38,7 @@ fn a_session_goes_from_one_server_to_another() {
 }
 
 #[test]
-fn lines_are_for_reading() {
+fn lines_can_be_read_and_taken_in() {
     let place = Place::new();
     place.call("s", "c1", "file", "2", false);
     let lines = place.get("/sessions/s/export?format=jsonl");
@@ -48,7 +48,12 @@ fn lines_are_for_reading() {
     assert_eq!(lines_read.last().unwrap()["record"], "end");
     assert!(lines_read.iter().any(|line| line["detail"]["input"]["call"] == "c1"));
     let reply = place.send("POST", "/api/v1/imports", "", &lines.body);
-    assert!(reply.problem(400)["detail"].as_str().unwrap().contains("reading"));
+    assert_eq!(reply.status, 200, "all of it is here already");
+    let other = Place::new();
+    let reply = other.send("POST", "/api/v1/imports", "", &lines.body);
+    assert_eq!((reply.status, reply.json()["new_steps"].as_u64()), (201, reply.json()["steps"].as_u64()));
+    let cut = &lines.body[..lines.body.len() - 10];
+    assert!(other.send("POST", "/api/v1/imports", "", cut).status >= 400);
     place.get("/sessions/s/export?format=zip").problem(400);
     place.get("/sessions/nobody/export").problem(404);
 }

@@ -132,12 +132,7 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> Answer {
     let agent = agent.map(agent_named).transpose()?;
     match super::share::look(&path)? {
         Found::Bundle(file) => return super::share::import(context, &path, file),
-        Found::Lines => {
-            let what = format!("{} was exported as lines of JSON, which are for reading", path.display());
-            return Err(Failure::new(Kind::Usage, what).hint(
-                "a bundle can be imported: \"stepback export SESSION -o FILE\" where it was recorded",
-            ));
-        }
+        Found::Lines(file) => return super::share::import_lines(context, &path, file),
         Found::Other => {}
     }
     let found = transcript::found_at(&path, agent);

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, IsTerminal, Read, Seek};
 use std::path::Path;
 
 use serde_json::json;
-use stepback_engine::bundle::{self, Exported};
+use stepback_engine::bundle::{self, Exported, Imported};
 use stepback_engine::{Engine, EngineError};
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
@@ -106,7 +106,7 @@ pub enum Found {
     /// A bundle.
     Bundle(File),
     /// Lines that `export --format jsonl` wrote.
-    Lines,
+    Lines(File),
     /// Something else.
     Other,
 }
@@ -123,15 +123,32 @@ pub fn look(path: &Path) -> io::Result<Found> {
     }
     file.rewind()?;
     let mut start = Vec::new();
-    BufReader::new(file).take(START).read_to_end(&mut start)?;
-    Ok(if bundle::is_lines(&start) { Found::Lines } else { Found::Other })
+    (&file).take(START).read_to_end(&mut start)?;
+    file.rewind()?;
+    Ok(if bundle::is_lines(&start) { Found::Lines(file) } else { Found::Other })
 }
 
 /// `import` of a bundle
 pub fn import(context: &Context, path: &Path, file: File) -> Answer {
     let engine = context.engine();
     let bundle = engine.open_bundle(file).map_err(|error| about(path, error))?;
-    let imported = engine.import_bundle(&bundle).map_err(|error| about(path, error))?;
+    told(context, &engine.import_bundle(&bundle).map_err(|error| about(path, error))?)
+}
+
+/// `import` of lines
+pub fn import_lines(context: &Context, path: &Path, file: File) -> Answer {
+    let engine = context.engine();
+    let imported = engine.import_lines(BufReader::new(file)).map_err(|error| about(path, error))?;
+    if !context.json {
+        output::say(Paint::stderr().dim(
+            "Lines hold no files: this can be read, searched and replayed; a bundle can be rewound too.",
+        ));
+    }
+    told(context, &imported)
+}
+
+/// Tells what was taken in.
+fn told(context: &Context, imported: &Imported) -> Answer {
     let roots = context.store().workspaces()?;
     let mut items = Vec::new();
     for (session, workspace) in &imported.sessions {

@@ -74,9 +74,62 @@ fn what_cannot_be_imported_is_refused_with_a_reason() {
     newer[16] = 7;
     assert!(import(&newer).exits(9).err.contains("format 7"));
     let lines = world.ok(["export", &id, "--format", "jsonl"]).out;
-    assert!(import(lines.as_bytes()).exits(2).err.contains("for reading"));
+    let all: Vec<&str> = lines.lines().collect();
+    let without = |left_out: usize| {
+        let kept = all.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, line)| *line);
+        kept.collect::<Vec<_>>().join("\n")
+    };
+    let cut = import(without(all.len() - 1).as_bytes()).exits(9);
+    assert!(cut.err.contains("the last line is missing"), "{}", cut.err);
+    let message = all.iter().position(|line| line.contains("\"record\":\"message\"")).unwrap();
+    let gap = import(without(message).as_bytes()).exits(9);
+    assert!(gap.err.contains("missing"), "{}", gap.err);
+    import(without(2).as_bytes()).exits(9);
+    let newer = lines.replacen("\"version\":1", "\"version\":7", 1);
+    assert!(import(newer.as_bytes()).exits(9).err.contains("format 7"));
+    let garbled = lines.replacen("\"kind\":\"tool-end\"", "\"kind\":\"no-such\"", 1);
+    assert!(import(garbled.as_bytes()).exits(9).err.contains("line "));
     import(b"nothing at all").exits(4);
     assert!(there.ok(["sessions", "--all-workspaces"]).out.contains("No sessions."));
+}
+
+#[test]
+fn lines_are_taken_in_without_files() {
+    let (world, there, id) = worlds();
+    let lines = world.ok(["export", &id, "--format", "jsonl"]).out;
+    let path = there.root().join("lines.jsonl");
+    fs::write(&path, &lines).unwrap();
+    let said = there.ok(["import", path.to_str().unwrap()]);
+    assert!(said.out.contains("Imported 1 session") && said.err.contains("Lines hold no files"), "{said:?}");
+    assert!(there.ok(["import", path.to_str().unwrap()]).out.contains("is here already"));
+    there.ok(["fsck"]);
+    there.ok(["fsck"]);
+
+    // Everything that can be read is as it was.
+    let sessions = there.ok(["sessions", "--all-workspaces", "--json"]).json();
+    let workspace = items(&sessions)[0]["workspace"].as_str().unwrap().to_owned();
+    let workspace = workspace.as_str();
+    assert!(there.ok(["replay", &id[..8]]).out.contains("teach the parser"));
+    let found = there.ok(["--workspace", workspace, "search", "commas", "--json"]).json();
+    assert!(!items(&found).is_empty());
+    let again = there.ok(["export", &id, "--format", "jsonl"]).out;
+    let told = |lines: &str, record: &str, field: &str| -> Vec<Value> {
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["record"] == record).map(|mut line| line[field].take()).collect()
+    };
+    for (record, field) in [("step", "detail"), ("step", "id"), ("step", "summary"), ("message", "message")] {
+        assert_eq!(told(&again, record, field), told(&lines, record, field), "{record} {field}");
+    }
+    // There is nothing to go back to, and where it was recorded it is known already.
+    let log = there.ok(["--workspace", workspace, "log", "--json"]).json();
+    let end = items(&log).into_iter().find(|step| step["kind"] == "tool-end").unwrap();
+    let point = format!("#{}", end["number"]);
+    let into = there.root().join("look");
+    let refused = there.run(["--workspace", workspace, "restore", &point, "--into", into.to_str().unwrap()]);
+    assert!(refused.code != Some(0) && refused.err.contains("Error"), "{refused:?}");
+    fs::write(world.root().join("lines"), &lines).unwrap();
+    let home = world.ok(["import", world.root().join("lines").to_str().unwrap()]);
+    assert!(home.out.contains("is here already"), "{}", home.out);
 }
 
 #[test]

@@ -1,0 +1,218 @@
+//! Sessions that come as lines of JSON: their steps and what was said, without files.
+//!
+//! Lines are for reading, so they hold what can be read: what went in and out of every step, and the conversation. What is
+//! taken in from them can be listed, searched, compared and replayed; there is nothing to rewind to. A file that was cut off
+//! or makes no sense leaves nothing behind, as with a bundle.
+
+use std::collections::HashMap;
+use std::io::{BufRead, Read};
+use std::sync::atomic::Ordering;
+
+use serde_json::Value;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::SessionId;
+use stepback_model::json::{self as stored_json, JsonError};
+use stepback_model::record::Slots;
+use stepback_model::state::State;
+use stepback_model::{conversation, json::Root};
+use stepback_store::ObjectBatch;
+
+use super::error::BundleError;
+use super::lines::{FORMAT, VERSION};
+use super::records::{Log, Moment, Record};
+use super::take_in::Imported;
+use super::{check, take_in};
+use crate::error::EngineError;
+use crate::workspace::Engine;
+
+/// A line is not longer: a step's texts are cut when it is recorded, a message is what one answer of a model can be.
+const LONGEST: u64 = 64 << 20;
+
+impl Engine<'_> {
+    /// Takes in what the store does not have of exported lines: everything, or nothing.
+    pub fn import_lines(&self, lines: impl BufRead) -> Result<Imported, EngineError> {
+        let _lock = self.keep_collector_out()?;
+        let batch = self.store.begin()?;
+        let mut reading = Reading::new(&*batch)?;
+        reading.all(lines, |_| {
+            if let Some(progress) = self.progress {
+                progress.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
+        let logs = reading.finish()?;
+        check::logs(&logs)?;
+        let (imported, mutations) = take_in::plan(self, &logs, take_in::Lacks::Files)?;
+        if !mutations.is_empty() {
+            self.store.commit(Some(batch.finish()?), &mutations)?;
+        }
+        Ok(imported)
+    }
+}
+
+/// What was said in a session so far.
+#[derive(Default)]
+struct Said {
+    tip: Option<Hash>,
+    count: u64,
+}
+
+/// Lines on their way into a batch.
+struct Reading<'b> {
+    batch: &'b dyn ObjectBatch,
+    /// The state of every step: nothing is known of it.
+    state: Hash,
+    logs: Vec<Log>,
+    said: HashMap<SessionId, Said>,
+    lines: u64,
+    steps: u64,
+    /// The last line was there.
+    is_whole: bool,
+}
+
+impl<'b> Reading<'b> {
+    fn new(batch: &'b dyn ObjectBatch) -> Result<Self, EngineError> {
+        let state = batch.write(ObjectKind::State, &State::default().encode(), None)?;
+        let (logs, said) = (Vec::new(), HashMap::new());
+        Ok(Self { batch, state, logs, said, lines: 0, steps: 0, is_whole: false })
+    }
+
+    fn all(&mut self, mut lines: impl BufRead, mut taken: impl FnMut(u64)) -> Result<(), EngineError> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = (&mut lines).take(LONGEST + 1).read_until(b'\n', &mut line);
+            let length = read.map_err(BundleError::io("read the lines"))? as u64;
+            if length == 0 {
+                return Ok(());
+            }
+            self.lines += 1;
+            if length > LONGEST {
+                return Err(self.wrong("it is too long"));
+            }
+            if !line.trim_ascii().is_empty() {
+                let value = serde_json::from_slice(&line).map_err(|error| self.wrong(&error.to_string()))?;
+                self.take(value)?;
+            }
+            taken(self.lines);
+        }
+    }
+
+    /// That something is wrong with the line that was read last.
+    fn wrong(&self, why: &str) -> EngineError {
+        BundleError::Senseless(format!("line {}: {why}", self.lines)).into()
+    }
+
+    fn take(&mut self, mut line: Value) -> Result<(), EngineError> {
+        if self.is_whole {
+            return Err(self.wrong("something follows the last one"));
+        }
+        let record = line["record"].as_str().unwrap_or_default().to_owned();
+        match (self.lines, record.as_str()) {
+            (1, "export") if line["format"] == FORMAT => {
+                let version = line["version"].as_u64().unwrap_or(u64::MAX);
+                match u32::try_from(version) {
+                    Ok(known) if known <= VERSION => Ok(()),
+                    found => {
+                        let found = found.unwrap_or(u32::MAX);
+                        Err(BundleError::Newer { found, known: VERSION }.into())
+                    }
+                }
+            }
+            (1, _) => Err(BundleError::NotABundle.into()),
+            (_, "step") => {
+                let detail = line.get_mut("detail").map(Value::take).unwrap_or_default();
+                let moment = self.read(line)?;
+                self.step(moment, &detail)
+            }
+            (_, "workspace" | "session") => match self.read(line)? {
+                Record::Workspace(place) => {
+                    self.logs.push(Log {
+                        place,
+                        sessions: Vec::new(),
+                        steps: Vec::new(),
+                        operations: Vec::new(),
+                        references: Vec::new(),
+                    });
+                    Ok(())
+                }
+                Record::Session(mut session) => {
+                    // What these name is not in the file.
+                    (session.info.slots, session.info.tip) = (Slots::default(), None);
+                    self.log()?.sessions.push(session);
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+            (_, "message") => self.message(&line),
+            (_, "end") => {
+                self.is_whole = line["lines"] == self.lines && line["steps"] == self.steps;
+                match self.is_whole {
+                    true => Ok(()),
+                    false => Err(BundleError::Damaged("lines are missing".into()).into()),
+                }
+            }
+            // What was done to files that are not here, names for them, and what later versions add.
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&self, line: Value) -> Result<Record, EngineError> {
+        serde_json::from_value(line).map_err(|error| self.wrong(&error.to_string()))
+    }
+
+    fn log(&mut self) -> Result<&mut Log, EngineError> {
+        let none = self.wrong("it comes before the workspace it belongs to");
+        self.logs.last_mut().ok_or(none)
+    }
+
+    fn step(&mut self, record: Record, detail: &Value) -> Result<(), EngineError> {
+        let Record::Step(mut moment) = record else { return Ok(()) };
+        moment.step.facts.detail = match detail {
+            Value::Null => None,
+            value => Some(Root::from(stored_json::store(self.batch, value, None).map_err(
+                |error| match error {
+                    JsonError::Object(error) => error.into(),
+                    error => self.wrong(&error.to_string()),
+                },
+            )?)),
+        };
+        // A checkpoint keeps that it was one; its files are not here. Nothing else had files of its own.
+        let Moment { step, trigger, purged, .. } = &mut moment;
+        *purged = trigger.is_some();
+        if trigger.is_none() {
+            step.state = self.state;
+        }
+        self.steps += 1;
+        self.log()?.steps.push(moment);
+        Ok(())
+    }
+
+    fn message(&mut self, line: &Value) -> Result<(), EngineError> {
+        let session: SessionId = serde_json::from_value(line["session"].clone())
+            .map_err(|error| self.wrong(&error.to_string()))?;
+        let text = match &line["message"] {
+            Value::String(text) => text.clone(),
+            message => message.to_string(),
+        };
+        let said = self.said.entry(session).or_default();
+        if line["index"] != said.count + 1 {
+            return Err(self.wrong("messages are missing before it"));
+        }
+        said.tip = conversation::append(self.batch, said.tip, said.count, [text.as_str()])?;
+        said.count += 1;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<Log>, EngineError> {
+        if !self.is_whole {
+            return Err(BundleError::Damaged("it was cut off: the last line is missing".into()).into());
+        }
+        if self.logs.is_empty() {
+            return Err(BundleError::senseless("it holds no session").into());
+        }
+        for session in self.logs.iter_mut().flat_map(|log| &mut log.sessions) {
+            session.info.tip = self.said.get(&session.id).and_then(|said| said.tip);
+        }
+        Ok(self.logs)
+    }
+}
