@@ -2,6 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
+import { hunt } from './thoughts';
 import { complaints, expect, OUT, test } from './world';
 
 const SIZES = [
@@ -20,6 +21,8 @@ for (const theme of ['light', 'dark'] as const)
       const sessions = await world.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
       const first = sessions.items.find((one) => one.title === 'refactor the auth module');
       if (!first) throw new Error('no session of the demo');
+      world.write('kept.txt', 'mine\n');
+      hunt(world, first.id);
       const steps = await world.api<{ items: { number: number; kind: string; checkpoint: boolean }[] }>(`/sessions/${first.id}/steps?limit=1000`);
       const kept = steps.items.find((one) => one.checkpoint && one.kind === 'tool-end')?.number ?? 1;
       const model = steps.items.find((one) => one.kind === 'model-start')?.number ?? 1;
@@ -29,6 +32,7 @@ for (const theme of ['light', 'dark'] as const)
         ['session', `/sessions/${first.id}?step=${kept}`, 'What it changed'],
         ['session-model', `/sessions/${first.id}?step=${model}`, 'The whole request'],
         ['session-state', `/sessions/${first.id}?step=${kept}&view=state`, 'auth.sh'],
+        ['session-mind', `/sessions/${first.id}?view=mind`, 'How sure, over time'],
         ['checkpoints', `/checkpoints?workspace=${workspace}`, 'All tests pass.'],
         ['diff', `/diff?a=%231&b=branch:main&workspace=${workspace}`, 'clock.sh'],
         ['branches', `/branches?workspace=${workspace}`, 'plan-a'],

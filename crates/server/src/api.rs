@@ -12,6 +12,7 @@ pub mod find;
 pub mod ingest;
 pub mod live;
 pub mod marks;
+pub mod mind;
 pub mod otlp;
 pub mod plans;
 pub mod points;
@@ -53,6 +54,7 @@ use crate::work::Work;
         (name = "steps", description = "What happened, and moving through it"),
         (name = "search", description = "Finding steps in everything that was recorded"),
         (name = "state", description = "What was true at a step"),
+        (name = "mind", description = "What an agent thought, at any moment"),
         (name = "checkpoints", description = "States that were kept, and what differs between them"),
         (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
         (name = "branches", description = "Named lines of steps, and two runs side by side"),
@@ -87,6 +89,10 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(state::memory))
         .routes(routes!(state::task))
         .routes(routes!(state::env))
+        .routes(routes!(mind::get))
+        .routes(routes!(mind::graph))
+        .routes(routes!(mind::confidence))
+        .routes(routes!(mind::part))
         .routes(routes!(points::get))
         .routes(routes!(checkpoints::list, checkpoints::create))
         .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))

@@ -3,6 +3,7 @@
 //! It knows no terminal, no clock and no source, so that almost everything about it is tested without any of them.
 
 mod act;
+mod board;
 mod inspect;
 mod live;
 pub mod pager;
@@ -17,10 +18,12 @@ use std::time::Duration;
 use crossterm::event::KeyCode;
 use stepback_model::time::Timestamp;
 
+use crate::documents::mind::Confidence;
 use crate::documents::{Branch, Hits, Plan, Session, Step, Stop};
 use crate::effect::{Effect, Loaded, Message, News};
 use crate::keys::{self, Action};
 
+pub use board::{Board, list_rows};
 pub use inspect::{Files, Inspector, Part};
 pub use live::{Chosen, Live};
 use pager::Pager;
@@ -50,12 +53,14 @@ pub enum View {
     Diff,
     /// Breakpoints, and agents that wait.
     Live,
+    /// What was thought by then.
+    Mind,
 }
 
 impl View {
     /// All of them, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live];
+    pub const ALL: [Self; 7] =
+        [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live, Self::Mind];
 
     fn beside(self, by: usize) -> Self {
         let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
@@ -179,6 +184,10 @@ pub struct App {
     pub diff: Loaded<Pager>,
     /// With what it is compared.
     pub against: Against,
+    /// What was thought by then.
+    pub board: Loaded<Board>,
+    /// How sure the agent was over time.
+    pub confidence: Loaded<Confidence>,
     /// Breakpoints and agents that wait.
     pub live: Live,
     /// Since when steps are played, and how fast.
@@ -405,6 +414,7 @@ impl App {
             View::Timeline => self.open.as_mut().is_some_and(|open| open.window.go_to_row(row)),
             View::State => self.inspector.click(row),
             View::Live => self.live.click(row),
+            View::Mind => self.board.ready_mut().is_none_or(|board| board.click(row)),
             View::Step | View::Diff => return Vec::new(),
         };
         if moved { self.refresh() } else { self.act(Action::Open) }

@@ -1,5 +1,7 @@
 //! The documents of the API, as far as they are shown.
 
+pub mod mind;
+
 use serde::Deserialize;
 use serde_json::Value;
 use stepback_model::time::Timestamp;

@@ -1,5 +1,6 @@
 //! What is shown, on a screen of any size. It only reads the app, and looks at no more of it than fits.
 
+mod board;
 mod lists;
 mod page;
 
@@ -75,20 +76,22 @@ fn view(app: &App, area: Rect, buffer: &mut Buffer) {
         View::State => page::state(app, area, buffer),
         View::Diff => page::loaded(&app.diff, "select a step in the timeline", area, buffer),
         View::Live => lists::live(app, area, buffer),
+        View::Mind => board::board(app, area, buffer),
     }
 }
 
 /// The name of a view, shorter where there is little room.
 fn tab_name(view: View, width: u16) -> &'static str {
     let (long, short) = match view {
-        View::Sessions => (" 1 Sessions ", " 1Ses "),
-        View::Timeline => (" 2 Timeline ", " 2Tim "),
-        View::Step => (" 3 Step ", " 3Stp "),
-        View::State => (" 4 State ", " 4Sta "),
-        View::Diff => (" 5 Diff ", " 5Dif "),
-        View::Live => (" 6 Live ", " 6Liv "),
+        View::Sessions => (" 1 Sessions ", "1Ses "),
+        View::Timeline => (" 2 Timeline ", "2Tim "),
+        View::Step => (" 3 Step ", "3Stp "),
+        View::State => (" 4 State ", "4Sta "),
+        View::Diff => (" 5 Diff ", "5Dif "),
+        View::Live => (" 6 Live ", "6Liv "),
+        View::Mind => (" 7 Mind ", "7Min "),
     };
-    if width >= 62 { long } else { short }
+    if width >= 70 { long } else { short }
 }
 
 /// The view whose name is at a column.
@@ -245,6 +248,9 @@ fn hints(app: &App) -> String {
         (_, View::State) => {
             &[(Action::Open, "open"), (Action::NextPart, "part"), (Action::Forward, "forward")]
         }
+        (_, View::Mind) => {
+            &[(Action::Open, "its step"), (Action::NextPart, "part"), (Action::Forward, "forward")]
+        }
         (_, View::Diff) => &[(Action::NextPart, "file"), (Action::Mark, "mark"), (Action::Now, "now")],
         (_, View::Live) => &[
             (Action::GoOn, "go on"),
@@ -327,6 +333,14 @@ fn finish(buffer: &mut Buffer, look: Look) {
                 "●" => "*",
                 "▸" => "+",
                 "▾" => "-",
+                "▁" => "_",
+                "▂" => ".",
+                "▃" => ",",
+                "▄" => "-",
+                "▅" => "=",
+                "▆" => "+",
+                "▇" => "*",
+                "█" => "#",
                 _ => "?",
             };
             cell.set_symbol(plain);

@@ -8,7 +8,8 @@ use stepback_model::time::Timestamp;
 
 use crate::app::pager::Row;
 use crate::app::window::Side;
-use crate::app::{Against, Part};
+use crate::app::{Against, Board, Part};
+use crate::documents::mind::Confidence;
 use crate::documents::{
     Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Page, Plan, Session, State, Step, Stop,
 };
@@ -129,6 +130,10 @@ pub enum Came {
     Part(String, Answered<Vec<Row>>),
     /// A file as text.
     File(String, Answered<Vec<Row>>),
+    /// What was thought by a step.
+    Board(String, Answered<Board>),
+    /// How sure the agent was over time.
+    Confidence(String, Answered<Confidence>),
     /// A difference as text.
     Diff(String, Answered<Vec<Row>>),
     /// Agents that wait.
@@ -271,6 +276,22 @@ pub enum Effect {
         step: Box<Step>,
         /// With what it is compared.
         against: Against,
+    },
+    /// Ask for what was thought by a step.
+    Board {
+        /// Whom it is for.
+        key: String,
+        /// The session.
+        session: String,
+        /// The step.
+        number: u64,
+    },
+    /// Ask how sure the agent was over time.
+    Confidence {
+        /// Whom it is for.
+        key: String,
+        /// The session.
+        session: String,
     },
     /// Ask for agents that wait.
     Stops,

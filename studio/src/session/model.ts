@@ -28,6 +28,8 @@ export class Timeline {
   readonly started: number;
   errors = 0;
   kept = 0;
+  /** Steps at which something was thought. */
+  thoughts = 0;
   hasLeftBehind = false;
 
   constructor(readonly marks: Marks) {
@@ -46,6 +48,7 @@ export class Timeline {
     this.forks = marks.forks;
     this.branches = marks.branches;
     this.started = marks.summary.started_at ? Date.parse(marks.summary.started_at) * 1000 : 0;
+    const thought = this.kinds.indexOf('reasoning');
     const looks = this.kinds.map((kind) => ORDER.indexOf(family(kind)));
     let number = 0;
     let at = 0;
@@ -64,6 +67,7 @@ export class Timeline {
       this.flags[i] = flags;
       if (flags & FAILED) this.errors++;
       if (flags & KEPT) this.kept++;
+      if (kind === thought) this.thoughts++;
       if (flags & ROLLED_BACK) this.hasLeftBehind = true;
     }
     this.length = marks.number.length;
@@ -92,6 +96,7 @@ export class Timeline {
     this.flags[i] = (failed ? FAILED : 0) | (step.checkpoint ? KEPT : 0);
     if (failed) this.errors++;
     if (step.checkpoint) this.kept++;
+    if (step.kind === 'reasoning') this.thoughts++;
     return true;
   }
 

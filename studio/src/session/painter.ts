@@ -28,7 +28,7 @@ const LEFT_BEHIND = 14;
 const TOP = OVERVIEW + AXIS;
 
 /** Which of two that share a pixel is seen: errors before checkpoints before prompts before the rest. */
-const WEIGHT = ORDER.map((family) => ({ error: 9, checkpoint: 6, prompt: 5, travel: 7, control: 8, task: 3, tool: 2, model: 1, other: 0 })[family]);
+const WEIGHT = ORDER.map((family) => ({ error: 9, checkpoint: 6, prompt: 5, travel: 7, control: 8, task: 3, thought: 4, tool: 2, model: 1, other: 0 })[family]);
 
 export const heightOf = (timeline: Timeline): number =>
   TOP + timeline.lanes.length * (LANE + (timeline.hasLeftBehind ? LEFT_BEHIND : 0)) + 6;

@@ -35,6 +35,8 @@ impl App {
                     content.take(&key, rows.map(Pager::new));
                 }
             }
+            Came::Board(key, board) => return self.take_board(&key, board).into_iter().collect(),
+            Came::Confidence(key, confidence) => self.take_confidence(&key, confidence),
             Came::Diff(key, rows) => self.diff.take(&key, rows.map(Pager::new)),
             Came::Stops(Ok(page)) => self.live.stops = page.items,
             Came::Breakpoints(Ok(page)) => self.live.breakpoints = page.items,
