@@ -20,7 +20,7 @@ pub mod error;
 mod git_lock;
 pub mod hunks;
 mod journal;
-pub mod left_behind;
+pub mod lines;
 pub mod materialize;
 pub mod merge;
 pub mod path_filter;

@@ -80,6 +80,7 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(steps::next))
         .routes(routes!(steps::previous))
         .routes(routes!(timeline::get))
+        .routes(routes!(timeline::lines))
         .routes(routes!(marks::get))
         .routes(routes!(find::steps))
         .routes(routes!(find::search))

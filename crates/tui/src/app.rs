@@ -19,7 +19,7 @@ use crossterm::event::KeyCode;
 use stepback_model::time::Timestamp;
 
 use crate::documents::mind::Confidence;
-use crate::documents::{Branch, Hits, Plan, Session, Step, Stop};
+use crate::documents::{Branch, Hits, Lines, Plan, Session, Step, Stop};
 use crate::effect::{Effect, Loaded, Message, News};
 use crate::keys::{self, Action};
 
@@ -126,6 +126,8 @@ pub struct Opened {
     pub paused: bool,
     /// The branches of its workspace.
     pub branches: Vec<Branch>,
+    /// On which of them its steps are, and which were left behind.
+    pub lines: Lines,
 }
 
 impl Opened {
@@ -320,9 +322,13 @@ impl App {
         Some(Effect::More { session: open.session.id.clone(), side: window::Side::After, number })
     }
 
-    /// Asks for the branches of the open session's workspace.
-    fn load_branches(&self) -> Option<Effect> {
-        Some(Effect::Branches(self.open.as_ref()?.session.workspace.clone()))
+    /// Asks for the branches of the open session's workspace, and where its steps are on them.
+    fn load_branches(&self) -> Vec<Effect> {
+        let of = |open: &Opened| {
+            let session = &open.session;
+            vec![Effect::Branches(session.workspace.clone()), Effect::Lines(session.id.clone())]
+        };
+        self.open.as_ref().map(of).unwrap_or_default()
     }
 
     fn press(&mut self, key: KeyCode, control: bool) -> Vec<Effect> {

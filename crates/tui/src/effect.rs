@@ -11,7 +11,7 @@ use crate::app::window::Side;
 use crate::app::{Against, Board, Part};
 use crate::documents::mind::Confidence;
 use crate::documents::{
-    Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Page, Plan, Session, State, Step, Stop,
+    Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Lines, Page, Plan, Session, State, Step, Stop,
 };
 use crate::source::Answered;
 
@@ -142,6 +142,8 @@ pub enum Came {
     Breakpoints(Answered<Page<Breakpoint>>),
     /// Branches of a workspace.
     Branches(Answered<Page<Branch>>),
+    /// On which branches the steps of a session are.
+    Lines(String, Answered<Lines>),
     /// A plan, and the point it goes back to.
     Plan(Answered<Plan>, Option<String>),
     /// What became of a plan.
@@ -299,6 +301,8 @@ pub enum Effect {
     Breakpoints(String),
     /// Ask for branches of a workspace.
     Branches(String),
+    /// Ask on which branches the steps of a session are.
+    Lines(String),
     /// Plan to go back.
     PlanRewind {
         /// The workspace.

@@ -97,6 +97,7 @@ fn is_replaceable(effect: &Effect) -> bool {
         Effect::Sessions
             | Effect::Stops
             | Effect::Branches(_)
+            | Effect::Lines(_)
             | Effect::Around { .. }
             | Effect::Step { .. }
             | Effect::State { .. }
@@ -168,6 +169,10 @@ async fn done(source: &Source, effect: Effect) -> Came {
         }
         Effect::Branches(workspace) => {
             Came::Branches(source.get(&format!("/workspaces/{}/branches", part(&workspace))).await)
+        }
+        Effect::Lines(session) => {
+            let lines = source.get(&format!("/sessions/{}/lines", part(&session))).await;
+            Came::Lines(session, lines)
         }
         Effect::PlanRewind { workspace, point, everything } => {
             let path = format!("/workspaces/{}/rewind-plans", part(&workspace));

@@ -166,6 +166,15 @@ fn answer(app: &mut App, effects: Vec<Effect>) {
                 let changed = of(json!([{ "path": "made.txt", "kind": "created" }]));
                 came(app, Came::State(key, Ok((of(state), changed))));
             }
+            Effect::Lines(session) => {
+                let stretch = |first: u64, last: u64, branch: &str, left: bool| {
+                    json!({ "first": first, "last": last, "branch": branch, "rolled_back": left })
+                };
+                let lines = json!({ "stretches": [
+                    stretch(1, 3, "main", false), stretch(4, 5, "main", true), stretch(6, 7, "plan-b", false),
+                ] });
+                came(app, Came::Lines(session, Ok(of(lines))));
+            }
             Effect::Board { key, .. } => {
                 let mind = of::<stepback_tui::documents::mind::Mind>(mind());
                 let effects = came(app, Came::Board(key, Ok(stepback_tui::app::Board::of(&mind))));

@@ -376,3 +376,26 @@ fn the_mouse_selects_opens_and_goes_to_views() {
     app.update(Message::Resize(1, 1));
     app.update(Message::Click(0, 0));
 }
+
+#[test]
+fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
+    let mut app = opened(1..=10, true);
+    let stretch = |first, last, branch: &str, rolled_back| crate::documents::Stretch {
+        first,
+        last,
+        branch: Some(branch.into()),
+        rolled_back,
+    };
+    let lines = Lines { stretches: vec![stretch(1, 3, "main", false), stretch(5, 8, "main", true), stretch(9, 9, "b", false)] };
+    came(&mut app, Came::Lines("another".into(), Ok(lines.clone())));
+    assert_eq!(app.open.as_ref().unwrap().lines, Lines::default(), "it is of another session");
+    came(&mut app, Came::Lines("s1".into(), Ok(lines)));
+    let lines = &app.open.as_ref().unwrap().lines;
+    let left = |number| lines.of(number).map(|stretch| stretch.rolled_back);
+    assert_eq!([left(3), left(4), left(5), left(8), left(9), left(10)], [Some(false), None, Some(true), Some(true), Some(false), None]);
+    assert!(lines.is_branched());
+    let effects = came(&mut app, Came::Applied(Ok(Applied { operation: Operation::default(), ..Applied::default() })));
+    assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
+    let effects = app.update(Message::News(News::Changed));
+    assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
+}
