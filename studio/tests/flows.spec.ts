@@ -145,6 +145,41 @@ test('checkpoints are annotated, tagged and found', async ({ world, page }) => {
   await expect(page.getByText('No checkpoint fits')).toBeVisible();
 });
 
+test('the conversation goes on from an earlier step, alone and with the files', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  await page.goto(await world.serve());
+  const { id } = await sessionOf(world, 'make some files');
+  const steps = await world.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
+  const first = steps.items.find((one) => one.kind === 'tool-end' && one.summary.includes('a.txt'))?.number;
+  await page.goto(`${world.url}/sessions/${id}?step=${first}`);
+  await page.getByRole('button', { name: `Rewind to #${first}` }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel(/^Conversation/).check();
+  await expect(dialog.getByRole('region', { name: 'The conversation' })).toContainText(`would go on from #${first}`);
+  await expect(dialog.getByRole('list', { name: 'What will happen' })).toHaveCount(0);
+  await dialog.getByRole('button', { name: 'Let it go on from there' }).click();
+  await expect(dialog.getByText('The conversation can go on from there.')).toBeVisible();
+  const command = await dialog.locator('.command pre').innerText();
+  expect(command).toContain('agent --session');
+  expect(world.read('a.txt')).toBe('two\n');
+  await dialog.getByRole('button', { name: 'Close' }).last().click();
+  // The session it became says where it came from.
+  const sessions = await world.api<{ items: { id: string; forked_from: string | null }[] }>('/sessions');
+  expect(sessions.items.some((one) => one.forked_from === id)).toBe(true);
+
+  await page.getByRole('button', { name: `Rewind to #${first}` }).click();
+  await dialog.getByLabel(/^Both/).check();
+  await expect(dialog.getByRole('list', { name: 'What will happen' })).toContainText('b.txt');
+  await dialog.getByLabel(/I looked at all/).check();
+  await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
+  await expect(dialog.locator('.command pre')).toContainText('agent --session');
+  expect(world.read('a.txt')).toBe('one\n');
+  expect(world.read('b.txt')).toBe(null);
+  await dialog.getByRole('button', { name: 'Undo' }).click();
+  await expect(dialog.getByText('Taken back')).toBeVisible();
+  expect(world.read('a.txt')).toBe('two\n');
+});
+
 test('an agent stops at a breakpoint, goes on with another input, and another is refused', async ({ world, page }) => {
   world.write('kept.txt', 'mine\n');
   world.run('checkpoint', 'create', 'start');

@@ -9,6 +9,7 @@ pub mod diffs;
 mod docs;
 pub mod events;
 pub mod find;
+pub mod forks;
 pub mod ingest;
 pub mod live;
 pub mod marks;
@@ -103,6 +104,7 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(plans::undo))
         .routes(routes!(plans::redo))
         .routes(routes!(plans::switch))
+        .routes(routes!(forks::create))
         .routes(routes!(apply::rewind_plan))
         .routes(routes!(apply::rewind))
         .routes(routes!(apply::undo_plan))

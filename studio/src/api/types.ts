@@ -15,6 +15,7 @@ export type Diff = Schemas['DiffDocument'];
 export type ChangedFile = Schemas['ChangedFileDocument'];
 export type Change = Schemas['ChangeDocument'];
 export type Plan = Schemas['PlanDocument'];
+export type Forked = Schemas['ForkedDocument'];
 export type Applied = Schemas['AppliedDocument'];
 export type Operation = Schemas['OperationDocument'];
 export type Mind = Schemas['MindDocument'];

@@ -295,7 +295,7 @@ export function SessionPage({ id }: { id: string }) {
       {open === 'checkpoint' && <CheckpointDialog workspace={session.workspace} onClose={() => setOpen(null)} />}
       {open === 'branch' && number !== undefined && <BranchDialog workspace={session.workspace} from={`#${number}`} onClose={() => setOpen(null)} onDone={askAll} />}
       {open === 'rewind' && number !== undefined && (
-        <RewindDialog workspace={session.workspace} point={`#${number}`} name={`step #${number}`} onClose={() => setOpen(null)} onDone={askAll} />
+        <RewindDialog workspace={session.workspace} session={session.id} point={`#${number}`} name={`step #${number}`} onClose={() => setOpen(null)} onDone={askAll} />
       )}
     </div>
   );

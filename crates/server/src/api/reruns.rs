@@ -15,6 +15,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use stepback_agents::policy::Tools;
+use stepback_agents::transcript::Home;
 use stepback_engine::reruns::Rerun;
 use stepback_exchange::prices::Prices;
 use stepback_model::ids::WorkspaceId;
@@ -43,6 +44,8 @@ pub struct Stage {
     pub store: PathBuf,
     /// The person's home.
     pub home: PathBuf,
+    /// Where agents keep their conversations; nothing, if nobody has a home here.
+    pub agents: Option<Home>,
     /// The person's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// What models cost.

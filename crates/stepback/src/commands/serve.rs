@@ -43,6 +43,7 @@ pub fn work(context: &Context) -> Result<Work, Failure> {
         program: binary()?,
         store: context.place().argument().into(),
         home: context::home().unwrap_or_default(),
+        agents: context::agents_home(),
         environment: std::env::vars_os().collect(),
         prices: context.prices()?,
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
