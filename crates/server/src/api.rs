@@ -25,6 +25,7 @@ pub mod steps;
 pub mod stops;
 pub mod timeline;
 pub mod upkeep;
+pub mod usage;
 pub mod workspaces;
 
 use axum::Router;
@@ -131,6 +132,7 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(live::control))
         .routes(routes!(ingest::take))
         .routes(routes!(upkeep::statistics))
+        .routes(routes!(usage::get))
         .routes(routes!(upkeep::prune));
     OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api)
 }

@@ -32,6 +32,7 @@ export type Hit = Schemas['HitDocument'];
 export type Snippet = Schemas['SnippetDocument'];
 export type FoundSteps = Schemas['FoundStepsDocument'];
 export type Statistics = Schemas['StatisticsDocument'];
+export type Usage = Schemas['UsageDocument'];
 export type Created = Schemas['CreatedDocument'];
 export type NewRerun = Schemas['NewRerun'];
 export type ProblemDocument = Schemas['Problem'];

@@ -35,7 +35,7 @@ use crate::work::{self, Work};
 /// So many run at once: each starts an agent.
 const AT_ONCE: usize = 4;
 
-/// What reruns need besides the store.
+/// What a server knows of the machine it runs on, besides the store: what reruns need, and settings of the person.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// Our own program.
@@ -52,6 +52,8 @@ pub struct Stage {
     pub prices: Prices,
     /// A file of certificates that are trusted beside those of the system.
     pub certificates: Option<PathBuf>,
+    /// Bytes that the store should stay within.
+    pub budget: Option<u64>,
 }
 
 /// Reruns of this server that are not at their end, with what ends them.
