@@ -150,6 +150,11 @@ fn line(
 }
 
 impl Lines {
+    /// Whether all steps are on one line, and none was left behind.
+    pub fn is_one(&self) -> bool {
+        self.branches.len() <= 1 && self.on.len() == self.grew.len() && self.rewinds.is_empty()
+    }
+
     /// Whether a rewind has left a step behind.
     pub fn left_behind(&self, stored: &StoredCheckpoint) -> bool {
         let step = &stored.checkpoint.step;

@@ -129,8 +129,17 @@ pub async fn lines(State(work): State<Work>, Path(id): Path<String>) -> Result<J
         let (workspace, session) = work::session(engine, &id)?;
         let query =
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
-        let steps = engine.store.steps(workspace.record.id, &query)?;
         let lines = workspace.lines()?;
+        let all = |query: &Steps| engine.store.steps(workspace.record.id, query);
+        // Where there is one line and nothing was left, a hundred thousand steps need not be looked at to say so.
+        let steps = match lines.is_one() {
+            true => {
+                let mut ends = all(&Steps { limit: Some(1), ..query.clone() })?;
+                ends.extend(all(&Steps { limit: Some(1), oldest_first: false, ..query })?);
+                ends
+            }
+            false => all(&query)?,
+        };
         let mut stretches: Vec<StretchDocument> = Vec::new();
         for stored in &steps {
             let number = stored.checkpoint.step.number;
