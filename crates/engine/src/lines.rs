@@ -76,7 +76,8 @@ impl Workspace<'_> {
                 was_on.insert(step.id, place);
             }
         }
-        let present = branches.iter().find(|branch| branch.present).map(|branch| branch.tip.checkpoint.step.id);
+        let present =
+            branches.iter().find(|branch| branch.present).map(|branch| branch.tip.checkpoint.step.id);
         let rewinds = self.rewinds_on(present, &by_id, &operations)?;
         Ok(Lines { branches: lines, on, was_on, grew, rewinds })
     }

@@ -4,7 +4,9 @@ use serde::Serialize;
 use stepback_model::time::Timestamp;
 
 use crate::apply::{short, shown};
-use crate::ids::{BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, Kind, NoteId, VerificationId};
+use crate::ids::{
+    BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, Kind, NoteId, VerificationId,
+};
 use crate::item::{BeliefStatus, ContradictionStatus, GapStatus, HypothesisStatus, Outcome};
 use crate::mind::Mind;
 

@@ -83,13 +83,13 @@ fn view(app: &App, area: Rect, buffer: &mut Buffer) {
 /// The name of a view, shorter where there is little room.
 fn tab_name(view: View, width: u16) -> &'static str {
     let (long, short) = match view {
-        View::Sessions => (" 1 Sessions ", "1Ses "),
-        View::Timeline => (" 2 Timeline ", "2Tim "),
-        View::Step => (" 3 Step ", "3Stp "),
-        View::State => (" 4 State ", "4Sta "),
-        View::Diff => (" 5 Diff ", "5Dif "),
-        View::Live => (" 6 Live ", "6Liv "),
-        View::Mind => (" 7 Mind ", "7Min "),
+        View::Sessions => (" 1 Sessions ", " 1Se "),
+        View::Timeline => (" 2 Timeline ", " 2Ti "),
+        View::Step => (" 3 Step ", " 3Sp "),
+        View::State => (" 4 State ", " 4St "),
+        View::Diff => (" 5 Diff ", " 5Di "),
+        View::Live => (" 6 Live ", " 6Li "),
+        View::Mind => (" 7 Mind ", " 7Mi "),
     };
     if width >= 70 { long } else { short }
 }
@@ -112,21 +112,17 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
             true => (format!("[{}]", name.trim()), strong().add_modifier(Modifier::REVERSED)),
             false => (name.to_owned(), quiet()),
         };
-        let mut text = format!("{text:<width$}", width = name.len());
-        // Where there is no room for more, the view says by itself that somebody waits there.
-        if view == View::Live && !app.live.stops.is_empty() {
-            text.push('!');
-        }
+        let text = format!("{text:<width$}", width = name.len());
         buffer.set_stringn(x, 0, text, usize::from(area.width.saturating_sub(x)), style);
         x += name.len() as u16;
     }
-    let waits = match app.live.stops.len() {
-        0 => String::new(),
-        1 => "! 1 agent waits ".into(),
-        count => format!("! {count} agents wait "),
-    };
+    let count = app.live.stops.len();
+    let longest = if count == 1 { "! 1 agent waits ".into() } else { format!("! {count} agents wait ") };
     let room = usize::from(area.width.saturating_sub(x));
-    if waits.len() < room {
+    // Where there is little room, a sign says that somebody waits.
+    let waits = [longest, format!("! {count} waits "), format!("!{count}"), "!".into()];
+    let waits = waits.into_iter().find(|text| text.len() <= room).filter(|_| count > 0);
+    if let Some(waits) = waits {
         let at = area.width - waits.len() as u16;
         buffer.set_stringn(at, 0, waits, room, bad().add_modifier(Modifier::BOLD));
     }

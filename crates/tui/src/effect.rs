@@ -11,7 +11,8 @@ use crate::app::window::Side;
 use crate::app::{Against, Board, Part};
 use crate::documents::mind::Confidence;
 use crate::documents::{
-    Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Lines, Page, Plan, Session, State, Step, Stop,
+    Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Lines, Page, Plan, Session, State, Step,
+    Stop,
 };
 use crate::source::Answered;
 

@@ -167,9 +167,7 @@ fn answer(app: &mut App, effects: Vec<Effect>) {
                 came(app, Came::State(key, Ok((of(state), changed))));
             }
             Effect::Lines(session) => {
-                let stretch = |first: u64, last: u64, branch: &str, left: bool| {
-                    json!({ "first": first, "last": last, "branch": branch, "rolled_back": left })
-                };
+                let stretch = |first: u64, last: u64, branch: &str, left: bool| json!({ "first": first, "last": last, "branch": branch, "rolled_back": left });
                 let lines = json!({ "stretches": [
                     stretch(1, 3, "main", false), stretch(4, 5, "main", true), stretch(6, 7, "plan-b", false),
                 ] });

@@ -1,5 +1,5 @@
 // How sure the agent was of its hypotheses over time. A click goes to the thought that is there.
-import { memo, useMemo, useState } from 'react';
+import { memo, type MouseEvent, useMemo, useState } from 'react';
 import { get, useAsk } from '../api/client';
 import type { Confidence } from '../api/types';
 import { plural } from '../format';
@@ -38,7 +38,7 @@ export const ConfidenceChart = memo(function ConfidenceChart({
   const last = history.number.length - 1;
   const now = momentOf(history, step);
   const x = (moment: number) => place(moment, history.number.length);
-  const pick = (event: React.MouseEvent<SVGSVGElement>) => {
+  const pick = (event: MouseEvent<SVGSVGElement>) => {
     const box = event.currentTarget.getBoundingClientRect();
     const at = ((event.clientX - box.left) / box.width) * WIDTH;
     const moment = Math.round(((at - LEFT) / (WIDTH - LEFT - RIGHT)) * last);

@@ -36,16 +36,22 @@ pub fn measure(run: &mut Run<'_>) -> Result<Measured> {
     let (runs, steps) = if run.options.quick { (3, STEPS / 10) } else { (10, STEPS) };
     let root = workspace::root().join("studio");
     let mut node = std::process::Command::new("node");
-    node.args(["node_modules/@playwright/test/cli.js", "test", "speed.spec.ts", "--workers=1", "--retries=0"])
-        .current_dir(&root)
-        .env("STEPBACK_PROGRAM", &run.binary)
-        .env("STEPBACK_STUDIO_OUT", run.area.join("studio"))
-        .env("STEPBACK_STUDIO_BENCH", &result)
-        .env("STEPBACK_STUDIO_BENCH_RUNS", runs.to_string())
-        .env("STEPBACK_STUDIO_BENCH_STEPS", steps.to_string())
-        .stdin(Stdio::null())
-        // What comes out is the report.
-        .stdout(std::io::stderr());
+    node.args([
+        "node_modules/@playwright/test/cli.js",
+        "test",
+        "speed.spec.ts",
+        "--workers=1",
+        "--retries=0",
+    ])
+    .current_dir(&root)
+    .env("STEPBACK_PROGRAM", &run.binary)
+    .env("STEPBACK_STUDIO_OUT", run.area.join("studio"))
+    .env("STEPBACK_STUDIO_BENCH", &result)
+    .env("STEPBACK_STUDIO_BENCH_RUNS", runs.to_string())
+    .env("STEPBACK_STUDIO_BENCH_STEPS", steps.to_string())
+    .stdin(Stdio::null())
+    // What comes out is the report.
+    .stdout(std::io::stderr());
     let status = node.status().context("node cannot be started; install Node 20.19 or newer")?;
     if !status.success() {
         bail!("the browser did not get through it ({status})");
@@ -78,8 +84,18 @@ impl Measured {
         let open = percentile(&self.times("open_ms"), 50.0).filter(|_| whole);
         let rate = |name: &str| self.saw[name]["seen"].as_f64().filter(|_| whole);
         vec![
-            below("ready to use, p50: under 1 s".into(), percentile(&self.times("ready_ms"), 50.0), 1000.0, "ms"),
-            below("scripts of the first page: under 300 kB".into(), self.saw["script_bytes"].as_f64(), SCRIPTS, "B"),
+            below(
+                "ready to use, p50: under 1 s".into(),
+                percentile(&self.times("ready_ms"), 50.0),
+                1000.0,
+                "ms",
+            ),
+            below(
+                "scripts of the first page: under 300 kB".into(),
+                self.saw["script_bytes"].as_f64(),
+                SCRIPTS,
+                "B",
+            ),
             below("100,000 steps opened, p50: under 1 s".into(), open, 1000.0, "ms"),
             above("zooming and panning: above 30 frames/s".into(), rate("moving"), 30.0, "frames/s"),
             above("scrubbing: above 30 frames/s".into(), rate("scrubbing"), 30.0, "frames/s"),
@@ -90,7 +106,9 @@ impl Measured {
     pub fn report(&self) -> String {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.0}"));
         let mut times = Table::new(["ms", "count", "p50", "p99"].into_iter());
-        for (what, name) in [("ready: the list of sessions is there", "ready_ms"), ("a session is opened", "open_ms")] {
+        for (what, name) in
+            [("ready: the list of sessions is there", "ready_ms"), ("a session is opened", "open_ms")]
+        {
             let took = self.times(name);
             let (p50, p99) = (percentile(&took, 50.0), percentile(&took, 99.0));
             times.rows.push(vec![what.to_owned(), took.len().to_string(), shown(p50), shown(p99)]);

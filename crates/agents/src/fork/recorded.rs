@@ -106,7 +106,9 @@ impl Planned {
                 ..SessionInfo::default()
             },
         };
-        home.store().commit(None, &[Mutation::AddSession(session)]).map_err(stepback_engine::EngineError::from)?;
+        home.store()
+            .commit(None, &[Mutation::AddSession(session)])
+            .map_err(stepback_engine::EngineError::from)?;
         Ok(ready)
     }
 }

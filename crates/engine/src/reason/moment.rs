@@ -105,12 +105,7 @@ impl Workspace<'_> {
     }
 
     /// The same, without reading again what it shares with a mind of that session that is known.
-    pub fn mind_beside(
-        &self,
-        session: &Session,
-        moment: &Moment,
-        known: &Mind,
-    ) -> Result<Seen, EngineError> {
+    pub fn mind_beside(&self, session: &Session, moment: &Moment, known: &Mind) -> Result<Seen, EngineError> {
         let step = match moment {
             Moment::Now => self.last_thought(session, Query::default())?,
             Moment::Step(number) => {

@@ -304,7 +304,7 @@ fn the_history_of_confidence_is_what_each_moment_says() {
         place.wait(1);
         match number % 4 {
             1 => drop(think(&mut thinker, propose(&format!("hypothesis {number}")))),
-            2 => drop(think(&mut thinker, evidence(1 + number % 9, 0.3, &number.to_string()))),
+            2 => drop(think(&mut thinker, evidence(1 + number % (number / 4 + 1), 0.3, &number.to_string()))),
             3 if number > 30 => drop(think(&mut thinker, evidence(2, -0.2, &number.to_string()))),
             _ => place.report(&workspace, StepKind::AgentStep, None, Effect::None),
         }

@@ -470,12 +470,17 @@ fn a_picture_is_drawn_around_what_one_looks_at() {
             severity: Severity::High,
         },
     );
-    let names = |picture: &Picture| picture.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let names =
+        |picture: &Picture| picture.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let all = mind.picture(None, 100);
     assert_eq!((names(&all).as_str(), all.left_out), ("H1 B1 B2 B3 B4 B5 B6 B7 B8 B9", 0));
-    let edges: Vec<String> = all.edges.iter().map(|edge| format!("{} {} {}", edge.from, edge.how, edge.to)).collect();
+    let edges: Vec<String> =
+        all.edges.iter().map(|edge| format!("{} {} {}", edge.from, edge.how, edge.to)).collect();
     assert_eq!(edges.len(), 6);
-    assert!(edges.contains(&"B2 requires B1".to_owned()) && edges.contains(&"B9 contradicts H1".to_owned()), "{edges:?}");
+    assert!(
+        edges.contains(&"B2 requires B1".to_owned()) && edges.contains(&"H1 contradicts B9".to_owned()),
+        "{edges:?}"
+    );
     let near = mind.picture(Some(BeliefId(4).into()), 3);
     assert_eq!((names(&near).as_str(), near.left_out), ("B3 B4 B5", 7));
     assert_eq!(near.edges.len(), 2);

@@ -71,13 +71,20 @@ pub async fn create(
     work.run(move |engine| {
         let (workspace, session) = work::session(engine, &id)?;
         let stage = stage.filter(|_| workspace.record.remote_name().is_none()).ok_or_else(|| {
-            Problem::new(StatusCode::CONFLICT, "refused", "conversations of agents elsewhere cannot go on here")
-                .hint("\"stepback rewind POINT --conversation\" does it on the machine that the agent ran on")
+            Problem::new(
+                StatusCode::CONFLICT,
+                "refused",
+                "conversations of agents elsewhere cannot go on here",
+            )
+            .hint("\"stepback rewind POINT --conversation\" does it on the machine that the agent ran on")
         })?;
         let target = resolved(&workspace, &new.point)?;
         if target.checkpoint.step.session != session.id {
-            return Err(Problem::usage(format!("step #{} is of another session", target.checkpoint.step.number))
-                .hint("name a step of the session whose conversation shall go on"));
+            return Err(Problem::usage(format!(
+                "step #{} is of another session",
+                target.checkpoint.step.number
+            ))
+            .hint("name a step of the session whose conversation shall go on"));
         }
         let (from, now) = (target.checkpoint.step.number, engine.env.now());
         let planned = plan(&workspace, &stage, session, &target)?;
@@ -125,8 +132,12 @@ impl From<ForkError> for Problem {
         match error {
             ForkError::Engine(error) => error.into(),
             ForkError::Unsupported(_) => Self::new(StatusCode::CONFLICT, "refused", error.to_string()),
-            other => Self::new(StatusCode::CONFLICT, "refused", format!("the conversation cannot go on from there: {other}"))
-                .hint("prompts are good points to go on from"),
+            other => Self::new(
+                StatusCode::CONFLICT,
+                "refused",
+                format!("the conversation cannot go on from there: {other}"),
+            )
+            .hint("prompts are good points to go on from"),
         }
     }
 }

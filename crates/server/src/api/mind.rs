@@ -13,8 +13,9 @@ use utoipa::IntoParams;
 
 use super::points::LONGEST;
 use crate::documents::mind::{
-    ConfidenceDocument, ConfidenceLineDocument, Describer, MindChangeDocument, MindDocument, MindEdgeDocument,
-    MindGraphDocument, MindItemDocument, MindLinkDocument, MindPartDocument, NextDocument, ThoughtDocument,
+    ConfidenceDocument, ConfidenceLineDocument, Describer, MindChangeDocument, MindDocument,
+    MindEdgeDocument, MindGraphDocument, MindItemDocument, MindLinkDocument, MindPartDocument, NextDocument,
+    ThoughtDocument,
 };
 use crate::extract::{Json, Path, Query};
 use crate::page::{self, Page, Paging};

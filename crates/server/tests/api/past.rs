@@ -91,9 +91,8 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
     let place = Place::new();
     place.checkpoint("before");
     place.call("s", "c1", "one", "1", false);
-    let (engine, ask) = (place.engine(), |method: &str, path: &str, body: &Value| {
-        place.ask(method, path, Some(body)).json()
-    });
+    let (engine, ask) =
+        (place.engine(), |method: &str, path: &str, body: &Value| place.ask(method, path, Some(body)).json());
     let workspace = engine.workspace(&place.root).unwrap();
     let newest = || workspace.head().unwrap().checkpoint.step.number;
     let parting = newest();
@@ -126,7 +125,12 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
         marks["lanes"].as_array().unwrap().iter().map(|lane| (&lane["branch"], &lane["steps"])).collect();
     assert_eq!(lanes, [(&json!("main"), &json!(6)), (&json!("other"), &json!(2))]);
     // The switch is a step of whoever asked for it; where the agent's line parts is found behind it.
-    let forks: Vec<(u64, u64)> = marks["forks"].as_array().unwrap().iter().map(|fork| (fork["from"].as_u64().unwrap(), fork["to"].as_u64().unwrap())).collect();
+    let forks: Vec<(u64, u64)> = marks["forks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fork| (fork["from"].as_u64().unwrap(), fork["to"].as_u64().unwrap()))
+        .collect();
     assert!(forks.iter().any(|(from, to)| *from == parting && *to <= on_other && *to > left), "{forks:?}");
 
     let lines = place.get("/sessions/s/lines").with(200);
@@ -138,7 +142,9 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
     let timeline = place.get("/sessions/s/timeline").with(200);
     for step in items(&timeline) {
         let number = step["number"].as_u64().unwrap();
-        let of = |one: &&Value| one["first"].as_u64().unwrap() <= number && number <= one["last"].as_u64().unwrap();
+        let of = |one: &&Value| {
+            one["first"].as_u64().unwrap() <= number && number <= one["last"].as_u64().unwrap()
+        };
         let stretch = lines["stretches"].as_array().unwrap().iter().find(of).unwrap();
         assert_eq!(stretch["rolled_back"], step["rolled_back"], "#{number}");
         let lane = usize::try_from(step["lane"].as_u64().unwrap()).unwrap();

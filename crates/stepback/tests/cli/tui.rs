@@ -158,12 +158,27 @@ fn what_was_thought_is_seen_at_each_step() {
     let session = ["--session", "s1"];
     let think = |words: &[&str]| drop(world.ok([words, &session].concat()));
     think(&["hypothesis", "propose", "the file is written twice"]);
-    think(&["evidence", "add", "H1", "the log has it \u{1b}[31mtwice", "--strength", "0.5", "--tool", "Bash"]);
+    think(&[
+        "evidence",
+        "add",
+        "H1",
+        "the log has it \u{1b}[31mtwice",
+        "--strength",
+        "0.5",
+        "--tool",
+        "Bash",
+    ]);
     think(&["belief", "add", "the first write is lost"]);
     let mut terminal = start(&world, &["s1"], 24, 100);
     terminal.shows(&["[2 Timeline]", "last"]);
     terminal.press("7");
-    terminal.shows(&["[7 Mind]", "+ B1", "Hypotheses 1", "0.82 active the file is written twice", "\\x1b[31mtwice"]);
+    terminal.shows(&[
+        "[7 Mind]",
+        "+ B1",
+        "Hypotheses 1",
+        "0.82 active the file is written twice",
+        "\\x1b[31mtwice",
+    ]);
     terminal.press("h");
     terminal.shows(&["* H1 rose from 0.5 to 0.82 after E1"]);
     terminal.press("h");

@@ -46,11 +46,21 @@ impl Board {
     pub fn of(mind: &Mind) -> Self {
         let mut lines = Vec::new();
         let Some(thought) = &mind.step else {
-            lines.push(Line { text: "Nothing had been thought by this step.".into(), mood: Mood::Quiet, ..Line::default() });
+            lines.push(Line {
+                text: "Nothing had been thought by this step.".into(),
+                mood: Mood::Quiet,
+                ..Line::default()
+            });
             return Self { lines, ..Self::default() };
         };
         for change in &mind.changes {
-            let mark = if change.change == "added" { '+' } else if change.change == "removed" { '-' } else { '*' };
+            let mark = if change.change == "added" {
+                '+'
+            } else if change.change == "removed" {
+                '-'
+            } else {
+                '*'
+            };
             lines.push(Line {
                 text: format!("{mark} {}", change.sentence),
                 mood: mood(Some(&change.change)),
@@ -88,7 +98,9 @@ impl Board {
             ("experiments", "Experiments"),
             ("notes", "Notes"),
         ] {
-            let Some(part) = mind.parts.iter().find(|part| part.name == name && part.total > 0) else { continue };
+            let Some(part) = mind.parts.iter().find(|part| part.name == name && part.total > 0) else {
+                continue;
+            };
             lines.push(Line::default());
             lines.push(head(&format!("{title} {}", part.total)));
             for item in &part.items {
@@ -206,7 +218,10 @@ fn line(item: &Item, indent: &str) -> Line {
     words.extend(item.sort.clone().filter(|sort| sort != "detected" && sort != "declared"));
     words.push(item.text.clone());
     words.extend(item.tags.iter().map(|tag| format!("[{tag}]")));
-    let over = matches!(item.status.as_str(), "rejected" | "archived" | "withdrawn" | "retracted" | "filled" | "dropped" | "resolved" | "dismissed");
+    let over = matches!(
+        item.status.as_str(),
+        "rejected" | "archived" | "withdrawn" | "retracted" | "filled" | "dropped" | "resolved" | "dismissed"
+    );
     let mood = match (item.change.as_deref(), over) {
         (None, true) => Mood::Quiet,
         (change, _) => mood(change),
@@ -229,8 +244,14 @@ fn facts(item: &Item) -> String {
     let mut facts = Vec::new();
     facts.extend(item.origin.step.map(|step| format!("came with #{step}")));
     facts.extend(item.origin.during.map(|step| format!("during the call of #{step}")));
-    facts.extend(item.changed.as_ref().and_then(|origin| origin.step).map(|step| format!("changed with #{step}")));
-    facts.extend(item.alone.filter(|alone| item.confidence.is_some_and(|sure| sure != *alone)).map(|alone| format!("by itself {alone:.2}")));
+    facts.extend(
+        item.changed.as_ref().and_then(|origin| origin.step).map(|step| format!("changed with #{step}")),
+    );
+    facts.extend(
+        item.alone
+            .filter(|alone| item.confidence.is_some_and(|sure| sure != *alone))
+            .map(|alone| format!("by itself {alone:.2}")),
+    );
     if let Some(source) = &item.source {
         let step = source.step.map(|step| format!(" at #{step}")).unwrap_or_default();
         facts.push(format!("from {} {}{step}", source.kind, source.text).trim_end().to_owned());

@@ -121,7 +121,7 @@ fn step_line(open: &Opened, step: &Step, is: bool, area: Rect, buffer: &mut Buff
     };
     let took = took.unwrap_or_default();
     let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(left.as_str()) + took.len());
-    let title = fit(&safe(&format!("{branch}{tips}{label}{worker}{failed}{}", step.summary)), room);
+    let title = fit(&safe(&format!("{failed}{branch}{tips}{label}{worker}{}", step.summary)), room);
     let style = match step.kind.as_str() {
         _ if left_behind => quiet(),
         _ if step.is_error() => bad(),
