@@ -155,7 +155,7 @@ test('the conversation goes on from an earlier step, alone and with the files', 
   await page.goto(`${world.url}/sessions/${id}?step=${first}`);
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByLabel(/^Conversation/).check();
+  await dialog.getByRole('radio', { name: /Conversation/ }).check();
   await expect(dialog.getByRole('region', { name: 'The conversation' })).toContainText(`would go on from #${first}`);
   await expect(dialog.getByRole('list', { name: 'What will happen' })).toHaveCount(0);
   await dialog.getByRole('button', { name: 'Let it go on from there' }).click();
@@ -169,7 +169,7 @@ test('the conversation goes on from an earlier step, alone and with the files', 
   expect(sessions.items.some((one) => one.forked_from === id)).toBe(true);
 
   await page.getByRole('button', { name: `Rewind to #${first}` }).click();
-  await dialog.getByLabel(/^Both/).check();
+  await dialog.getByRole('radio', { name: /Both/ }).check();
   await expect(dialog.getByRole('list', { name: 'What will happen' })).toContainText('b.txt');
   await dialog.getByLabel(/I looked at all/).check();
   await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();

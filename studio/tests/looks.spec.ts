@@ -52,6 +52,12 @@ for (const theme of ['light', 'dark'] as const)
         await expect(page.getByText(text).first()).toBeVisible();
         await expect(page.locator('.loading')).toHaveCount(0);
         await page.screenshot({ path: join(OUT, 'screens', `${name}-${size.name}-${theme}.png`) });
+        if (name === 'session-mind') {
+          // All of the board, which is longer than a screen.
+          await page.setViewportSize({ ...size, height: size.width > 1000 ? 2400 : 4200 });
+          await page.screenshot({ path: join(OUT, 'screens', `board-${size.name}-${theme}.png`) });
+          await page.setViewportSize(size);
+        }
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         if (wide > 0) problems.push(`${name}: ${wide} px too wide`);
         const axe = await new AxeBuilder({ page }).analyze();

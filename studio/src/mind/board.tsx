@@ -66,7 +66,7 @@ export default memo(function MindView({ session, step, thoughts, onStep }: Props
       <ConfidenceChart session={session} thoughts={thoughts} step={step} onStep={onStep} onItem={show} />
       {mind.next.length > 0 && !wanted && (
         <section>
-          <h3>What to do next</h3>
+          <h2>What to do next</h2>
           <ol className="next">
             {mind.next.slice(0, 3).map((next) => (
               <li key={next.item + next.what}>
@@ -88,9 +88,9 @@ export default memo(function MindView({ session, step, thoughts, onStep }: Props
         return (
           <section key={name} className={`part ${name}`}>
             {its && its.total > 0 && (
-              <h3>
+              <h2>
                 {title} <span className="dim">{count(its.total)}</span>
-              </h3>
+              </h2>
             )}
             {name === 'beliefs' && !wanted && <BeliefGraph session={session} step={step} beliefs={its?.total ?? 0} onItem={show} />}
             {its && its.total > 0 && (
@@ -101,9 +101,9 @@ export default memo(function MindView({ session, step, thoughts, onStep }: Props
       })}
       {wanted && evidence && evidence.total > 0 && (
         <section className="part">
-          <h3>
+          <h2>
             Evidence <span className="dim">{count(evidence.total)}</span>
-          </h3>
+          </h2>
           <Items key={`${at} ${wanted}`} base={base} at={at} find={wanted} part={evidence} onStep={onStep} onItem={show} />
         </section>
       )}
@@ -128,10 +128,10 @@ function Changes({ mind, step, onStep, onItem }: { mind: Mind; step: number; onS
   }
   return (
     <section className="changes" aria-label="What this step changed">
-      <h3>This step</h3>
+      <h2>This step</h2>
       <ul>
         {shown.map((change) => (
-          <li key={change.item} className={change.change}>
+          <li key={change.item} className={`is-${change.change}`}>
             <span className="sign" aria-hidden="true">
               {change.change === 'added' ? '+' : change.change === 'removed' ? '−' : '~'}
             </span>

@@ -8,6 +8,8 @@ import { BOX, layout } from './layout';
 
 /** More than this nobody can read at once. */
 const AT_ONCE = 48;
+/** A graph that is too wide is drawn smaller, down to this; beyond, it is scrolled. */
+const SMALLEST = 0.72;
 /** Letters that fit on a line of a box. */
 const LINE = 25;
 /** Lines that say what something rests on; the others join equals. */
@@ -59,7 +61,7 @@ export const BeliefGraph = memo(function BeliefGraph({ session, step, beliefs, o
         )}
       </figcaption>
       <div className="scroll" tabIndex={0} role="group" aria-label="Graph of beliefs">
-        <svg width={drawn.width} height={drawn.height} viewBox={`0 0 ${drawn.width} ${drawn.height}`} role="group" aria-label={`${plural(graph.nodes.length, 'item')}, ${plural(graph.edges.length, 'line')}`}>
+        <svg style={{ width: '100%', maxWidth: drawn.width, minWidth: drawn.width * SMALLEST }} viewBox={`0 0 ${drawn.width} ${drawn.height}`} role="group" aria-label={`${plural(graph.nodes.length, 'item')}, ${plural(graph.edges.length, 'line')}`}>
           {graph.edges.map((edge) => {
             const from = drawn.boxes.get(edge.from);
             const to = drawn.boxes.get(edge.to);
@@ -101,7 +103,7 @@ function Node({ node, x, y, at, onChoose }: { node: MindItem; x: number; y: numb
   const sure = node.confidence ?? 0;
   return (
     <g
-      className={`node ${node.kind} ${gone ? 'over' : ''} ${node.change ?? ''} ${at ? 'at' : ''}`}
+      className={`node ${node.kind} ${gone ? 'over' : ''} ${node.change ? `is-${node.change}` : ''} ${at ? 'at' : ''}`}
       transform={`translate(${x} ${y})`}
       role="button"
       tabIndex={0}

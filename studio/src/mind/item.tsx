@@ -21,7 +21,7 @@ export function ItemCard({ item, onStep, onItem, children }: { item: MindItem; o
   // Evidence stands below its hypothesis; that it is for it need not be said.
   const links = item.links.filter((link) => link.how !== 'for' || item.kind !== 'evidence');
   return (
-    <li id={`item-${item.id}`} tabIndex={-1} className={`item ${item.kind} ${OVER.includes(item.status) ? 'over' : ''} ${item.change ?? ''}`}>
+    <li id={`item-${item.id}`} tabIndex={-1} className={`item ${item.kind} ${OVER.includes(item.status) ? 'over' : ''} ${item.change ? `is-${item.change}` : ''}`}>
       <div className="line">
         <b className="id">{item.id}</b>
         {item.confidence != null && <Sure value={item.confidence} alone={item.alone} />}
@@ -33,14 +33,14 @@ export function ItemCard({ item, onStep, onItem, children }: { item: MindItem; o
       {item.more && item.more !== item.text && <p className="more-words">{item.more.length > 600 ? `${item.more.slice(0, 600)} …` : item.more}</p>}
       <p className="facts dim">
         {item.weight && <span className={`weight ${item.weight}`}>{item.weight}</span>}
-        {item.sort && <span>{item.sort}</span>}
+        {item.sort && item.sort !== item.source?.kind && <span>{item.sort}</span>}
         {links.map((link) => (
           <span key={`${link.how} ${link.to}`} title={link.reason ?? undefined}>
             {HOW[link.how] ?? link.how.replace('-', ' ')}{' '}
             <button type="button" className="link id" onClick={() => onItem(link.to)}>
               {link.to}
             </button>
-            {link.strength != null && link.strength < 1 && link.strength.toFixed(2)}
+            {link.strength != null && link.strength < 1 && ` ${link.strength.toFixed(2)}`}
           </span>
         ))}
         {item.source && item.source.kind !== 'reasoning' && (

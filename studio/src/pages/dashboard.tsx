@@ -52,8 +52,8 @@ export default function DashboardPage() {
         <Chart title="Sessions a day" days={days} value={(one) => one.sessions} show={count} />
         <Chart title="Steps a day" days={days} value={(one) => one.steps} show={count} />
         <Chart title="Errors a day" days={days} value={(one) => one.errors} show={count} bad />
-        <Chart title="Tokens a day" days={days} value={(one) => one.tokens} show={short} parts={PARTS} />
         <Chart title="Cost a day" days={days} value={(one) => one.cost} show={money} />
+        <Chart title="Tokens a day" days={days} value={(one) => one.tokens} show={short} parts={PARTS} />
       </div>
       <div className="two">
         <section className="panel">
@@ -301,17 +301,17 @@ function Chart({ title, days, value, show, bad, parts }: ChartProps) {
       </svg>
       <div className="axis dim" aria-hidden="true">
         <span>{days[0]?.name}</span>
-        {parts && (
-          <span className="legend">
-            {parts.map((part) => (
-              <span key={part.name}>
-                <i className={part.look} /> {part.name}
-              </span>
-            ))}
-          </span>
-        )}
         <span>{days[days.length - 1]?.name}</span>
       </div>
+      {parts && (
+        <div className="legend" aria-hidden="true">
+          {parts.map((part) => (
+            <span key={part.name}>
+              <i className={part.look} /> {part.name}
+            </span>
+          ))}
+        </div>
+      )}
     </figure>
   );
 }

@@ -2,7 +2,7 @@
 //!
 //! `timeline` tells everything of some steps; this tells of every step only where its mark is and what it looks like.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use axum::extract::State;
 use stepback_engine::lines::Lines;
@@ -93,20 +93,21 @@ impl Names {
     }
 }
 
-/// Where the line of kept steps goes on from elsewhere than from the one before. Rewinds and switches are steps of whoever
+/// Where the line of kept steps goes on from elsewhere than from the one before, or on another branch. Rewinds and switches are steps of whoever
 /// asked for them, so what a step grew from is looked for beyond them, up to a step of the session.
 fn forks(steps: &[StoredCheckpoint], lines: &Lines) -> Vec<ForkDocument> {
     let kept = steps.iter().filter(|stored| stored.checkpoint.trigger.is_some());
-    let mut known: HashSet<StepId> = HashSet::new();
+    let mut known: HashMap<StepId, usize> = HashMap::new();
     let mut last = None;
     let mut forks = Vec::new();
-    for step in kept.map(|stored| &stored.checkpoint.step) {
-        if let Some((parent, from)) = lines.grown_from(step.id, |id| known.contains(&id))
-            && last != Some(parent)
+    for stored in kept {
+        let (step, branch) = (&stored.checkpoint.step, lines.branch_of(stored));
+        if let Some((parent, from)) = lines.grown_from(step.id, |id| known.contains_key(&id))
+            && (last != Some(parent) || known.get(&parent) != Some(&branch))
         {
             forks.push(ForkDocument { from, to: step.number });
         }
-        known.insert(step.id);
+        known.insert(step.id, branch);
         last = Some(step.id);
     }
     forks

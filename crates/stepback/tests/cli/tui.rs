@@ -168,7 +168,7 @@ fn what_was_thought_is_seen_at_each_step() {
         "--tool",
         "Bash",
     ]);
-    think(&["belief", "add", "the first write is lost"]);
+    think(&["belief", "add", "the first write is lost", "--kind", "inference"]);
     let mut terminal = start(&world, &["s1"], 24, 100);
     terminal.shows(&["[2 Timeline]", "last"]);
     terminal.press("7");
