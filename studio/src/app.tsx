@@ -4,6 +4,7 @@ import { get, Problem } from './api/client';
 import { follow, unfollow, useConnection, useStops } from './api/events';
 import { Icon, type IconName } from './icons';
 import { Keys } from './keys';
+import { useNotification } from './notify';
 import { Link, go, useRoute } from './route';
 import { SessionPage } from './pages/session';
 import { SessionsPage } from './pages/sessions';
@@ -69,6 +70,7 @@ export function App() {
 function Frame() {
   const route = useRoute();
   const stops = useStops();
+  useNotification(stops);
   const dark = useDark();
   const connection = useConnection();
   const [keys, setKeys] = useState(false);

@@ -1,6 +1,6 @@
 // What each kind of step looks like and is called, in one place for the canvas and the page.
 
-export type Family = 'prompt' | 'model' | 'tool' | 'error' | 'checkpoint' | 'travel' | 'control' | 'task' | 'other';
+export type Family = 'prompt' | 'model' | 'tool' | 'error' | 'checkpoint' | 'travel' | 'control' | 'task' | 'thought' | 'other';
 
 const FAMILIES: Record<string, Family> = {
   'user-input': 'prompt',
@@ -21,6 +21,7 @@ const FAMILIES: Record<string, Family> = {
   'task-assigned': 'task',
   'task-started': 'task',
   'task-completed': 'task',
+  reasoning: 'thought',
 };
 
 const GLYPHS: Record<Family, string> = {
@@ -32,11 +33,12 @@ const GLYPHS: Record<Family, string> = {
   travel: '↺',
   control: '■',
   task: '☑',
+  thought: '◇',
   other: '·',
 };
 
 /** In the order of the legend. */
-export const ORDER: Family[] = ['prompt', 'model', 'tool', 'task', 'control', 'travel', 'checkpoint', 'error', 'other'];
+export const ORDER: Family[] = ['prompt', 'model', 'tool', 'task', 'thought', 'control', 'travel', 'checkpoint', 'error', 'other'];
 
 export const NAMES: Record<Family, string> = {
   prompt: 'prompt',
@@ -47,6 +49,7 @@ export const NAMES: Record<Family, string> = {
   travel: 'rewind, branch',
   control: 'breakpoint',
   task: 'task',
+  thought: 'thought',
   other: 'other',
 };
 

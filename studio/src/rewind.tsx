@@ -1,7 +1,8 @@
-// Going back: what will happen to every file, agreeing to it, what happened, and taking it back.
+// Going back: what will happen to every file, agreeing to it, what happened, and taking it back. The conversation can go on from
+// there as well, alone or with the files.
 import { useEffect, useState } from 'react';
 import { change, Problem } from './api/client';
-import type { Applied, Plan } from './api/types';
+import type { Applied, Forked, Plan } from './api/types';
 import { bytes, plural } from './format';
 import { Button, Dialog, Loading, say, Trouble } from './ui';
 
@@ -9,6 +10,8 @@ interface Props {
   workspace: string;
   /** The point to go back to. */
   point?: string;
+  /** The session whose conversation can go on from there. */
+  session?: string;
   /** The branch to stand on, instead of a point. */
   branch?: string;
   name: string;
@@ -16,15 +19,19 @@ interface Props {
   onDone?: () => void;
 }
 
+type What = 'files' | 'conversation' | 'both';
+
 type Stage =
   | { at: 'planning' }
-  | { at: 'plan'; plan: Plan; moved?: boolean }
-  | { at: 'done'; done: Applied; undone?: boolean }
+  /** Without a plan, no file is touched; without a fork, the conversation stays where it is. */
+  | { at: 'plan'; plan: Plan | null; fork: Forked | null; moved?: boolean }
+  | { at: 'done'; done: Applied | null; fork: Forked | null; failed?: Problem; undone?: boolean }
   | { at: 'failed'; problem: Problem };
 
 const SYMBOL: Record<string, string> = { create: '+', restore: '~', delete: '−', merge: '⇄', 'set mode of': 'm' };
 
-export function RewindDialog({ workspace, point, branch, name, onClose, onDone }: Props) {
+export function RewindDialog({ workspace, point, session, branch, name, onClose, onDone }: Props) {
+  const [what, setWhat] = useState<What>('files');
   const [stage, setStage] = useState<Stage>({ at: 'planning' });
   const [everything, setEverything] = useState(false);
   const [git, setGit] = useState(false);
@@ -35,27 +42,35 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
     let ended = false;
     setStage({ at: 'planning' });
     setSure(false);
-    const asked = branch
-      ? change<Plan>('POST', `/workspaces/${workspace}/branches/${encodeURIComponent(branch)}/switch-plans`)
-      : change<Plan>('POST', `/workspaces/${workspace}/rewind-plans`, { point, everything, git });
-    asked.then(
-      (plan) => !ended && setStage({ at: 'plan', plan }),
+    const files = async (): Promise<Plan | null> => {
+      if (branch) return change<Plan>('POST', `/workspaces/${workspace}/branches/${encodeURIComponent(branch)}/switch-plans`);
+      return what === 'conversation' ? null : change<Plan>('POST', `/workspaces/${workspace}/rewind-plans`, { point, everything, git });
+    };
+    const talk = async (): Promise<Forked | null> => (what === 'files' || branch ? null : change<Forked>('POST', `/sessions/${session}/forks`, { point }));
+    Promise.all([files(), talk()]).then(
+      ([plan, fork]) => !ended && setStage({ at: 'plan', plan, fork }),
       (error: unknown) => !ended && setStage({ at: 'failed', problem: Problem.of(error) }),
     );
     return () => {
       ended = true;
     };
-  }, [workspace, point, branch, everything, git]);
+  }, [workspace, point, session, branch, what, everything, git]);
 
-  const agree = async (plan: Plan) => {
+  const agree = async (plan: Plan | null, fork: Forked | null) => {
     setBusy(true);
+    let done: Applied | null = null;
     try {
-      setStage({ at: 'done', done: await change<Applied>('POST', plan.apply) });
+      // Files first: the agent compares what it knows with what is there when it goes on.
+      if (plan && (plan.items.length > 0 || branch)) done = await change<Applied>('POST', plan.apply);
+      const ready = fork && (await change<Forked>('POST', `/sessions/${session}/forks`, { point, dry_run: false }));
+      setStage({ at: 'done', done, fork: ready });
       onDone?.();
     } catch (error) {
       const problem = Problem.of(error);
+      // The files went back and the conversation did not: both is told, and the files can be taken back.
+      if (done) setStage({ at: 'done', done, fork: null, failed: problem });
       // Something changed since: nothing was done, and this is what would happen now.
-      setStage(problem.plan ? { at: 'plan', plan: problem.plan, moved: true } : { at: 'failed', problem });
+      else setStage(problem.plan ? { at: 'plan', plan: problem.plan, fork, moved: true } : { at: 'failed', problem });
     }
     setBusy(false);
   };
@@ -64,7 +79,7 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
     try {
       const plan = await change<Plan>('POST', done.undo.href, done.undo.body);
       await change<Applied>('POST', plan.apply);
-      setStage({ at: 'done', done, undone: true });
+      setStage({ at: 'done', done, fork: null, undone: true });
       say('It is as it was before.');
       onDone?.();
     } catch (error) {
@@ -73,7 +88,9 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
     setBusy(false);
   };
 
-  const plan = stage.at === 'plan' ? stage.plan : null;
+  const planned = stage.at === 'plan' ? stage : null;
+  const plan = planned?.plan;
+  const fork = planned?.fork;
   const conflicts = plan?.left_alone.filter((item) => item.conflict) ?? [];
   const deletes = plan?.items.filter((item) => item.action === 'delete').length ?? 0;
   const needsSure = (plan?.items.length ?? 0) > 1;
@@ -81,9 +98,20 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
     <Dialog title={branch ? `Switch to ${name}` : `Rewind to ${name}`} onClose={onClose} wide>
       {stage.at === 'planning' && <Loading what="Looking at every file" />}
       {stage.at === 'failed' && <Trouble problem={stage.problem} />}
-      {!branch && (stage.at === 'plan' || stage.at === 'planning') && (
+      {!branch && session && stage.at !== 'done' && (
         <fieldset className="choices">
-          <legend className="hidden-text">What goes back</legend>
+          <legend className="hidden-text">Files or conversation</legend>
+          {WHATS.map((one) => (
+            <label key={one.id}>
+              <input type="radio" name="what" checked={what === one.id} onChange={() => setWhat(one.id)} /> {one.name}
+              <span className="dim">{one.means}</span>
+            </label>
+          ))}
+        </fieldset>
+      )}
+      {!branch && what !== 'conversation' && (stage.at === 'plan' || stage.at === 'planning') && (
+        <fieldset className="choices">
+          <legend className="hidden-text">Which files go back</legend>
           <label>
             <input type="radio" name="scope" checked={!everything} onChange={() => setEverything(false)} /> What agents changed
             <span className="dim">your own edits stay</span>
@@ -98,13 +126,14 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
           </label>
         </fieldset>
       )}
+      {planned?.moved && (
+        <p className="trouble" role="alert">
+          Something changed since the plan was made. Nothing was done; this is what would happen now.
+        </p>
+      )}
+      {fork && <Onward fork={fork} />}
       {plan && (
         <>
-          {stage.at === 'plan' && stage.moved && (
-            <p className="trouble" role="alert">
-              Something changed since the plan was made. Nothing was done; this is what would happen now.
-            </p>
-          )}
           <p>
             {plan.items.length === 0 ? (
               'Nothing would change: the files are as they were then.'
@@ -147,32 +176,31 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
             ))}
           </ul>
           {plan.items.length > 2000 && <p className="dim">… and {plural(plan.items.length - 2000, 'more path', 'more paths')}</p>}
-          {!branch && (
-            <p className="dim">
-              Only files go back. For the agent’s conversation: <code>stepback rewind '{point}' --conversation</code>
-            </p>
-          )}
-          <footer>
-            {needsSure && (
-              <label className="sure">
-                <input type="checkbox" checked={sure} onChange={() => setSure(!sure)} /> I looked at all {plan.items.length}
-              </label>
-            )}
-            <Button onClick={onClose}>Cancel</Button>
-            <Button look="danger" disabled={busy || (plan.items.length === 0 && !branch) || (needsSure && !sure)} onClick={() => void agree(plan)}>
-              {busy ? 'Working …' : branch ? 'Switch' : 'Rewind'}
-            </Button>
-          </footer>
         </>
+      )}
+      {planned && (
+        <footer>
+          {needsSure && (
+            <label className="sure">
+              <input type="checkbox" checked={sure} onChange={() => setSure(!sure)} /> I looked at all {plan?.items.length}
+            </label>
+          )}
+          <Button onClick={onClose}>Cancel</Button>
+          <Button look="danger" disabled={busy || (!fork && plan?.items.length === 0 && !branch) || (needsSure && !sure)} onClick={() => void agree(planned.plan, planned.fork)}>
+            {busy ? 'Working …' : branch ? 'Switch' : plan ? 'Rewind' : 'Let it go on from there'}
+          </Button>
+        </footer>
       )}
       {stage.at === 'done' && (
         <>
           <p className="done" role="status">
-            {stage.undone ? 'Taken back: everything is as it was before.' : stage.done.operation.summary}
-            {stage.done.partial && !stage.undone && <span className="bad"> Some paths were left alone.</span>}
+            {stage.undone ? 'Taken back: everything is as it was before.' : (stage.done?.operation.summary ?? 'The conversation can go on from there.')}
+            {stage.done?.partial && !stage.undone && <span className="bad"> Some paths were left alone.</span>}
           </p>
+          {stage.failed && <Trouble problem={stage.failed} />}
+          {stage.fork && <Onward fork={stage.fork} />}
           <ul className="plan" aria-label="What happened" tabIndex={0}>
-            {stage.done.items.slice(0, 2000).map((item) => (
+            {(stage.done?.items ?? []).slice(0, 2000).map((item) => (
               <li key={item.path} className={item.done ? 'ok' : 'conflict'}>
                 <span className="sign" aria-hidden="true">
                   {item.done ? '✓' : '!'}
@@ -184,8 +212,8 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
             ))}
           </ul>
           <footer>
-            {!stage.undone && (
-              <Button disabled={busy} onClick={() => void undo(stage.done)}>
+            {!stage.undone && stage.done && (
+              <Button disabled={busy} onClick={() => stage.done && void undo(stage.done)}>
                 {busy ? 'Working …' : 'Undo'}
               </Button>
             )}
@@ -198,3 +226,41 @@ export function RewindDialog({ workspace, point, branch, name, onClose, onDone }
     </Dialog>
   );
 }
+
+const WHATS: { id: What; name: string; means: string }[] = [
+  { id: 'files', name: 'Files', means: 'the conversation stays' },
+  { id: 'conversation', name: 'Conversation', means: 'no file is touched' },
+  { id: 'both', name: 'Both', means: 'files first' },
+];
+
+/** How the conversation goes on, or would. */
+function Onward({ fork }: { fork: Forked }) {
+  const command = `cd ${quoted(fork.directory)} && ${fork.command.map(quoted).join(' ')}`;
+  return (
+    <section className="onward" aria-label="The conversation">
+      <p>
+        {fork.ready ? 'It is ready: this goes on' : 'The conversation would go on'} from #{fork.from} with {plural(fork.messages, 'line')} of it, as a new session of {fork.agent}. What was said since stays in the old one.
+      </p>
+      {fork.note && <p className="warning">{fork.note}</p>}
+      {fork.ready && (
+        <div className="command">
+          <pre tabIndex={0}>{command}</pre>
+          <Button
+            small
+            onClick={() =>
+              navigator.clipboard.writeText(command).then(
+                () => say('The command is copied.'),
+                () => say('The browser does not allow copying here.', true),
+              )
+            }
+          >
+            copy
+          </Button>
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** A word as a shell takes it. */
+const quoted = (word: string): string => (/^[\w\-./:=@%+,]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

@@ -1,6 +1,7 @@
 // What people come for: watch a session, go through it, go back, stop an agent, ask what if, find something.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { crc32, deflateSync } from 'node:zlib';
 import { complaints, expect, test, type Turn, type World } from './world';
 
 const write = (path: string, content: string) => ({ tool: 'write', input: { path, content } });
@@ -145,6 +146,41 @@ test('checkpoints are annotated, tagged and found', async ({ world, page }) => {
   await expect(page.getByText('No checkpoint fits')).toBeVisible();
 });
 
+test('the conversation goes on from an earlier step, alone and with the files', async ({ world, page }) => {
+  world.agent('make some files', WORK);
+  await page.goto(await world.serve());
+  const { id } = await sessionOf(world, 'make some files');
+  const steps = await world.api<{ items: { number: number; kind: string; summary: string }[] }>(`/sessions/${id}/steps?limit=1000&oldest_first=true`);
+  const first = steps.items.find((one) => one.kind === 'tool-end' && one.summary.includes('a.txt'))?.number;
+  await page.goto(`${world.url}/sessions/${id}?step=${first}`);
+  await page.getByRole('button', { name: `Rewind to #${first}` }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('radio', { name: /Conversation/ }).check();
+  await expect(dialog.getByRole('region', { name: 'The conversation' })).toContainText(`would go on from #${first}`);
+  await expect(dialog.getByRole('list', { name: 'What will happen' })).toHaveCount(0);
+  await dialog.getByRole('button', { name: 'Let it go on from there' }).click();
+  await expect(dialog.getByText('The conversation can go on from there.')).toBeVisible();
+  const command = await dialog.locator('.command pre').innerText();
+  expect(command).toContain('agent --session');
+  expect(world.read('a.txt')).toBe('two\n');
+  await dialog.getByRole('button', { name: 'Close' }).last().click();
+  // The session it became says where it came from.
+  const sessions = await world.api<{ items: { id: string; forked_from: string | null }[] }>('/sessions');
+  expect(sessions.items.some((one) => one.forked_from === id)).toBe(true);
+
+  await page.getByRole('button', { name: `Rewind to #${first}` }).click();
+  await dialog.getByRole('radio', { name: /Both/ }).check();
+  await expect(dialog.getByRole('list', { name: 'What will happen' })).toContainText('b.txt');
+  await dialog.getByLabel(/I looked at all/).check();
+  await dialog.getByRole('button', { name: 'Rewind', exact: true }).click();
+  await expect(dialog.locator('.command pre')).toContainText('agent --session');
+  expect(world.read('a.txt')).toBe('one\n');
+  expect(world.read('b.txt')).toBe(null);
+  await dialog.getByRole('button', { name: 'Undo' }).click();
+  await expect(dialog.getByText('Taken back')).toBeVisible();
+  expect(world.read('a.txt')).toBe('two\n');
+});
+
 test('an agent stops at a breakpoint, goes on with another input, and another is refused', async ({ world, page }) => {
   world.write('kept.txt', 'mine\n');
   world.run('checkpoint', 'create', 'start');
@@ -175,6 +211,87 @@ test('an agent stops at a breakpoint, goes on with another input, and another is
   await expect(page.getByText('No agent is stopped')).toBeVisible();
   expect(world.read('out.txt')).toBe('from-the-person\n');
   expect(world.read('kept.txt')).toBe('mine\n');
+});
+
+test('whoever allowed it is notified on any page, and what is injected is heard', async ({ world, page }) => {
+  world.run('checkpoint', 'create', 'start');
+  world.run('breakpoint', 'add', 'tool', 'bash');
+  // What the browser would show is written down: there is nobody to look at a desktop here.
+  await page.addInitScript(() => {
+    const shown: string[] = [];
+    class Shown extends EventTarget {
+      static permission = 'granted';
+      onclick: (() => void) | null = null;
+      constructor(title: string, options: { body: string }) {
+        super();
+        shown.push(`${title} | ${options.body}`);
+        Object.assign(window, { click: () => this.onclick?.() });
+      }
+    }
+    Object.assign(window, { Notification: Shown, shown });
+  });
+  await page.goto(await world.serve());
+  await expect(page.getByRole('heading', { name: 'Sessions' })).toBeVisible();
+  const ended = world.startAgent('run something', [{ text: 'I run it.', calls: [bash('true')] }, { text: 'Once more.', calls: [bash('true')] }, { text: 'Done.' }]);
+  await expect.poll(() => page.evaluate(() => (window as unknown as { shown: string[] }).shown)).toEqual([expect.stringMatching(/^stepback waits: bash \| .*tool bash/)]);
+  await page.evaluate(() => (window as unknown as { click: () => void }).click());
+  const card = page.getByRole('article', { name: /waits/ });
+  await expect(card).toBeVisible();
+  await expect(page).toHaveURL(/\/live/);
+  await card.getByLabel('Message').fill('prefer the quiet way');
+  await card.getByRole('button', { name: 'Inject' }).click();
+  await expect(page.getByText('It hears that with its next call.')).toBeVisible();
+  await card.getByRole('button', { name: 'Step', exact: true }).click();
+  await expect(page.getByText(/stops at its next call/)).toBeVisible();
+  // The second stop is another one, and is told as well.
+  await expect.poll(() => page.evaluate(() => (window as unknown as { shown: string[] }).shown.length)).toBe(2);
+  await card.getByRole('button', { name: 'Go on', exact: true }).click();
+  expect(await ended).toBe(0);
+  const { id } = await sessionOf(world, 'run something');
+  const steps = await world.api<{ items: { number: number; kind: string }[] }>(`/sessions/${id}/steps?limit=1`);
+  const talk = await world.api<{ items: { text: string }[] }>(`/sessions/${id}/steps/${steps.items[0]?.number}/state/conversation`);
+  expect(talk.items.some((one) => one.text.includes('prefer the quiet way'))).toBe(true);
+  // Where it stopped has a mark on the timeline, which the list has as well.
+  await page.goto(`${world.url}/sessions/${id}`);
+  await expect(page.getByRole('option').filter({ hasText: 'breakpoint-hit' }).first()).toBeVisible();
+});
+
+/** A picture of one colour. */
+function png(width: number, height: number, colour: [number, number, number]): Buffer {
+  const chunk = (name: string, data: Buffer) => {
+    const body = Buffer.concat([Buffer.from(name), data]);
+    const head = Buffer.alloc(4);
+    head.writeUInt32BE(data.length);
+    const tail = Buffer.alloc(4);
+    tail.writeUInt32BE(crc32(body));
+    return Buffer.concat([head, body, tail]);
+  };
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(width, 0);
+  header.writeUInt32BE(height, 4);
+  header.set([8, 2, 0, 0, 0], 8);
+  const row = Buffer.concat([Buffer.from([0]), ...Array.from({ length: width }, () => Buffer.from(colour))]);
+  const data = deflateSync(Buffer.concat(Array.from({ length: height }, () => row)));
+  return Buffer.concat([Buffer.from([137, 80, 78, 71, 13, 10, 26, 10]), chunk('IHDR', header), chunk('IDAT', data), chunk('IEND', Buffer.alloc(0))]);
+}
+
+test('pictures are seen before and after, and one that is none is said to be', async ({ world, page }) => {
+  world.write('logo.png', png(40, 30, [200, 20, 20]));
+  world.write('broken.png', Buffer.from([0, 1, 2, 3]));
+  world.run('checkpoint', 'create', 'red');
+  world.write('logo.png', png(60, 20, [20, 20, 200]));
+  world.write('broken.png', Buffer.from([0, 3, 2, 1]));
+  world.write('new.png', png(8, 8, [0, 128, 0]));
+  world.run('checkpoint', 'create', 'blue');
+  await page.goto(await world.serve());
+  const { items } = await world.api<{ items: { id: string }[] }>('/workspaces');
+  await page.goto(`${world.url}/diff?a=red&b=blue&workspace=${items[0]?.id}`);
+  const pictures = page.getByRole('img', { name: 'logo.png' });
+  await expect(pictures).toHaveCount(2);
+  await expect(page.getByText('40 × 30')).toBeVisible();
+  await expect(page.getByText('60 × 20')).toBeVisible();
+  await expect(page.getByRole('img', { name: 'new.png' })).toHaveCount(1);
+  await expect(page.getByText(/it cannot be shown/).first()).toBeVisible();
 });
 
 test('what if: one thing is changed, it runs again, and both are compared', async ({ world, page }) => {

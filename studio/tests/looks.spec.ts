@@ -2,6 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
+import { hunt } from './thoughts';
 import { complaints, expect, OUT, test } from './world';
 
 const SIZES = [
@@ -20,6 +21,8 @@ for (const theme of ['light', 'dark'] as const)
       const sessions = await world.api<{ items: { id: string; title: string; workspace: string }[] }>('/sessions');
       const first = sessions.items.find((one) => one.title === 'refactor the auth module');
       if (!first) throw new Error('no session of the demo');
+      world.write('kept.txt', 'mine\n');
+      hunt(world, first.id);
       const steps = await world.api<{ items: { number: number; kind: string; checkpoint: boolean }[] }>(`/sessions/${first.id}/steps?limit=1000`);
       const kept = steps.items.find((one) => one.checkpoint && one.kind === 'tool-end')?.number ?? 1;
       const model = steps.items.find((one) => one.kind === 'model-start')?.number ?? 1;
@@ -29,6 +32,7 @@ for (const theme of ['light', 'dark'] as const)
         ['session', `/sessions/${first.id}?step=${kept}`, 'What it changed'],
         ['session-model', `/sessions/${first.id}?step=${model}`, 'The whole request'],
         ['session-state', `/sessions/${first.id}?step=${kept}&view=state`, 'auth.sh'],
+        ['session-mind', `/sessions/${first.id}?view=mind`, 'How sure, over time'],
         ['checkpoints', `/checkpoints?workspace=${workspace}`, 'All tests pass.'],
         ['diff', `/diff?a=%231&b=branch:main&workspace=${workspace}`, 'clock.sh'],
         ['branches', `/branches?workspace=${workspace}`, 'plan-a'],
@@ -48,6 +52,12 @@ for (const theme of ['light', 'dark'] as const)
         await expect(page.getByText(text).first()).toBeVisible();
         await expect(page.locator('.loading')).toHaveCount(0);
         await page.screenshot({ path: join(OUT, 'screens', `${name}-${size.name}-${theme}.png`) });
+        if (name === 'session-mind') {
+          // All of the board, which is longer than a screen.
+          await page.setViewportSize({ ...size, height: size.width > 1000 ? 2400 : 4200 });
+          await page.screenshot({ path: join(OUT, 'screens', `board-${size.name}-${theme}.png`) });
+          await page.setViewportSize(size);
+        }
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         if (wide > 0) problems.push(`${name}: ${wide} px too wide`);
         const axe = await new AxeBuilder({ page }).analyze();

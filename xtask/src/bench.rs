@@ -2,7 +2,7 @@
 //!
 //! The order of reading: [`options`] for what can be asked, [`trees`] and [`changes`] for what is measured
 //! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`], [`session`], [`proxy`], [`bisect`],
-//! [`watcher`], [`server`] and [`tui`] for how, [`goals`] and [`report`]
+//! [`watcher`], [`server`], [`tui`] and [`studio`] for how, [`goals`] and [`report`]
 //! for what comes out. docs/benchmarks/README.md says how to read the numbers.
 
 mod bisect;
@@ -22,6 +22,7 @@ mod results;
 mod server;
 mod session;
 mod stores;
+mod studio;
 mod systems;
 mod text;
 mod trees;
@@ -45,7 +46,7 @@ use trees::Tree;
 pub fn run(args: &[String]) -> Result<()> {
     let Some((which, rest)) = args.split_first() else {
         bail!(
-            "say what to measure: `bench files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server` or `tui`; `bench --help` explains them"
+            "say what to measure: `bench files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server`, `tui` or `studio`; `bench --help` explains them"
         )
     };
     if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h" | "help")) {
@@ -55,10 +56,10 @@ pub fn run(args: &[String]) -> Result<()> {
     let options = Options::parse(rest)?;
     if !matches!(
         which.as_str(),
-        "files" | "hook" | "session" | "proxy" | "bisect" | "watcher" | "server" | "tui"
+        "files" | "hook" | "session" | "proxy" | "bisect" | "watcher" | "server" | "tui" | "studio"
     ) {
         bail!(
-            "there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server` or `tui`"
+            "there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server`, `tui` or `studio`"
         );
     }
     let workspace = workspace::load()?;
@@ -75,6 +76,7 @@ pub fn run(args: &[String]) -> Result<()> {
         "watcher" => bench_watcher(&workspace, &options),
         "server" => bench_server(&workspace, &options),
         "tui" => bench_tui(&workspace, &options),
+        "studio" => bench_studio(&workspace, &options),
         _ => bench_hook(&workspace, &options),
     }
 }
@@ -246,6 +248,12 @@ fn bench_tui(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut run = start(workspace, options)?;
     let measured = tui::measure(&mut run)?;
     finish(workspace, run, "tui", &measured.report(), &measured.json(), &measured.goals())
+}
+
+fn bench_studio(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut run = start(workspace, options)?;
+    let measured = studio::measure(&mut run)?;
+    finish(workspace, run, "studio", &measured.report(), &measured.json(), &measured.goals())
 }
 
 /// Prints a report and keeps it.

@@ -11,6 +11,7 @@ mod claude;
 mod codex;
 mod gemini;
 mod opencode;
+mod recorded;
 mod rewrite;
 mod run;
 mod tasks;
@@ -23,6 +24,7 @@ use stepback_model::time::Timestamp;
 use crate::agent::Agent;
 use crate::transcript::{Home, Place, TranscriptError, left_out, messages, settled};
 
+pub use recorded::{Onward, Planned, plan_recorded};
 pub use run::{Ready, carry_out};
 
 /// The conversation to go on from.
@@ -101,6 +103,12 @@ pub struct Fork {
     pub note: Option<String>,
 }
 
+impl From<stepback_model::object::ObjectError> for ForkError {
+    fn from(error: stepback_model::object::ObjectError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
 /// Why a conversation cannot go on from there.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
@@ -118,6 +126,15 @@ pub enum ForkError {
     /// The id of the session is not one.
     #[error("{0:?} is not the id of a session")]
     BadSession(String),
+    /// Nobody knows how this agent keeps its conversations.
+    #[error("{0} has no conversation that stepback can go on with")]
+    Unsupported(String),
+    /// The agent keeps no such conversation.
+    #[error("the conversation of {0} cannot be found")]
+    Lost(String),
+    /// The record cannot be read or written.
+    #[error(transparent)]
+    Engine(#[from] stepback_engine::EngineError),
     /// The agent's things cannot be read.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),

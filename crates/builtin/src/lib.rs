@@ -6,6 +6,7 @@
 
 mod conversation;
 mod journal;
+mod onward;
 mod options;
 pub mod provider;
 mod request;
@@ -14,6 +15,7 @@ mod tools;
 mod work;
 
 pub use conversation::{Dialogue, messages, resumable};
+pub use onward::onward;
 pub use options::{Happening, MAX_TURNS, Options, Outcome, Price, Recall, ToolPolicy, Why};
 pub use provider::Provider;
 pub use request::{Answer, Call, read as read_answer};

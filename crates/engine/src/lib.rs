@@ -21,7 +21,7 @@ mod git_lock;
 pub mod hunks;
 mod journal;
 mod last_read;
-pub mod left_behind;
+pub mod lines;
 pub mod materialize;
 pub mod merge;
 pub mod path_filter;

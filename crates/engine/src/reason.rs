@@ -4,6 +4,7 @@
 //! change is worth a checkpoint and files have changed, a checkpoint is made first. So the mind of a moment is that of the
 //! newest such step at or before it, and giving up checkpoints never gives up what was thought.
 
+mod history;
 mod joining;
 mod moment;
 mod process;
@@ -11,6 +12,7 @@ mod recover;
 mod thinker;
 mod verify;
 
+pub use self::history::{History, Line};
 pub use self::joining::Joined;
 pub use self::moment::{Moment, Seen};
 pub use self::recover::{Ran, Recovery};

@@ -4,7 +4,9 @@ use serde::Serialize;
 use stepback_model::time::Timestamp;
 
 use crate::apply::{short, shown};
-use crate::ids::{BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, NoteId, VerificationId};
+use crate::ids::{
+    BeliefId, ContradictionId, ExperimentId, GapId, HypothesisId, Kind, NoteId, VerificationId,
+};
 use crate::item::{BeliefStatus, ContradictionStatus, GapStatus, HypothesisStatus, Outcome};
 use crate::mind::Mind;
 
@@ -66,18 +68,14 @@ impl Mind {
     /// Hypotheses: open ones by how likely they are, then confirmed, rejected and archived ones.
     fn hypothesis_lines(&self, all: bool) -> Vec<String> {
         let confidences = self.confidences();
-        let mut known: Vec<_> = self.hypotheses.iter().collect();
-        known.retain(|(_, h)| all || h.status != HypothesisStatus::Archived);
-        let rank = |status: HypothesisStatus| match status {
-            HypothesisStatus::Testing | HypothesisStatus::Active => 0,
-            other => other as u8,
-        };
         let sure = |number: u32| confidences.get(&number).copied().unwrap_or(0.5);
-        known.sort_by(|(a, left), (b, right)| {
-            rank(left.status).cmp(&rank(right.status)).then(sure(*b).total_cmp(&sure(*a))).then(a.cmp(b))
-        });
         let mut lines = Vec::new();
-        for (number, hypothesis) in known {
+        for item in self.in_order(Kind::Hypothesis) {
+            let number = item.number;
+            let Some(hypothesis) = self.hypotheses.get(number) else { continue };
+            if !all && hypothesis.status == HypothesisStatus::Archived {
+                continue;
+            }
             let id = HypothesisId(number);
             let parent = hypothesis.parent.map_or(String::new(), |parent| format!(", of {parent}"));
             let tags = match hypothesis.tags.is_empty() {
@@ -175,14 +173,11 @@ impl Mind {
     /// Gaps: the next to fill first.
     fn gap_lines(&self, all: bool) -> Vec<String> {
         let mut lines = Vec::new();
-        let order: Vec<u32> = self.gap_actions().iter().map(|action| action.item.number).collect();
-        let waiting =
-            self.gaps.iter().filter(|(number, gap)| gap.status == GapStatus::Open && !order.contains(number));
-        let over = self.gaps.iter().filter(|(_, gap)| gap.status != GapStatus::Open);
-        let waiting: Vec<u32> = waiting.map(|(number, _)| number).collect();
-        let over: Vec<u32> = over.map(|(number, _)| number).collect();
-        for number in order.into_iter().chain(waiting).chain(if all { over } else { Vec::new() }) {
+        for number in self.in_order(Kind::Gap).into_iter().map(|item| item.number) {
             let Some(gap) = self.gaps.get(number) else { continue };
+            if !all && gap.status != GapStatus::Open {
+                continue;
+            }
             let mut line = format!(
                 "{}  {}  {}  {}  {}",
                 GapId(number),

@@ -97,13 +97,20 @@ impl Mind {
 
     /// How likely every hypothesis is, by its number.
     pub fn confidences(&self) -> BTreeMap<u32, f64> {
+        self.confidences_of(|_| true)
+    }
+
+    /// How likely these hypotheses are, by their numbers.
+    pub fn confidences_of(&self, wanted: impl Fn(u32) -> bool) -> BTreeMap<u32, f64> {
         let mut said: HashMap<u32, Said> = HashMap::new();
-        for (_, evidence) in self.evidence.iter().filter(|(_, e)| e.withdrawn.is_none()) {
+        let counts = |evidence: &Evidence| evidence.withdrawn.is_none() && wanted(evidence.hypothesis.0);
+        for (_, evidence) in self.evidence.iter().filter(|(_, evidence)| counts(evidence)) {
             said.entry(evidence.hypothesis.0).or_default().hear(evidence);
         }
         let nothing = Said::default();
         self.hypotheses
             .iter()
+            .filter(|(number, _)| wanted(*number))
             .map(|(number, h)| (number, said.get(&number).unwrap_or(&nothing).confidence(h.prior)))
             .collect()
     }

@@ -35,7 +35,7 @@ fn agree(a: &Measure, b: &Measure) -> bool {
 }
 
 /// A value in a sentence.
-pub(crate) fn said(value: &Measure) -> String {
+pub fn said(value: &Measure) -> String {
     match value {
         Measure::Number(number) => number.to_string(),
         Measure::Range(from, to) => format!("{from} to {to}"),

@@ -1,5 +1,7 @@
 //! What changed between two moments, in sentences.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -52,6 +54,16 @@ impl Mind {
             experiments
         );
         found
+    }
+
+    /// Hypotheses that are not the same as in another mind, or have other evidence, by their numbers.
+    pub fn hypotheses_touched(&self, other: &Self) -> BTreeSet<u32> {
+        let mut touched: BTreeSet<u32> = self.hypotheses.differing(&other.hypotheses).into_iter().collect();
+        for number in self.evidence.differing(&other.evidence) {
+            let about = [self, other].into_iter().filter_map(|mind| mind.evidence.get(number));
+            touched.extend(about.map(|evidence| evidence.hypothesis.0));
+        }
+        touched
     }
 
     /// What changed from this moment to a later one.

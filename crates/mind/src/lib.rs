@@ -8,7 +8,7 @@
 //! Minds are values that share what they have in common ([`table`]), in memory and in the store ([`store`]), so that a session
 //! can keep the one of every moment. Over them: how likely things are ([`confidence`]), what rests on what ([`graph`]), what
 //! cannot be true together ([`contradiction`]), what to do next ([`next`]), what changed ([`diff`]), taking over and taking back
-//! ([`merge`]), and pages for readers ([`board`], [`recovery`]).
+//! ([`merge`]), and what readers see of it ([`board`], [`picture`], [`recovery`]).
 
 mod apply;
 pub mod board;
@@ -23,6 +23,8 @@ pub mod merge;
 pub mod mind;
 pub mod mutation;
 pub mod next;
+mod order;
+pub mod picture;
 pub mod recovery;
 pub mod store;
 pub mod table;

@@ -274,6 +274,17 @@ impl Joining<'_> {
 }
 
 impl Mind {
+    /// Items that an item refers to.
+    pub fn refers(&self, item: Item) -> Vec<Item> {
+        let mut found = Vec::new();
+        each_table!(self, table => {
+            if table.kind == item.kind {
+                found.extend(table.get(item.number).into_iter().flat_map(Refers::refers));
+            }
+        });
+        found
+    }
+
     /// Takes over into this mind what changed between `base` and `theirs`.
     pub fn merge(&self, base: &Self, theirs: &Self, take_theirs: bool) -> Result<Merged, MindError> {
         let mut names = Names::default();

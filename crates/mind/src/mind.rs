@@ -136,6 +136,24 @@ impl Mind {
         }
     }
 
+    /// What an item says; nothing if it is not there.
+    pub fn text_of(&self, item: Item) -> String {
+        let number = item.number;
+        let text = match item.kind {
+            Kind::Hypothesis => self.hypotheses.get(number).map(|known| known.statement.clone()),
+            Kind::Evidence => self.evidence.get(number).map(|known| known.text.clone()),
+            Kind::Belief => self.beliefs.get(number).map(|known| known.statement.clone()),
+            Kind::Contradiction => self.contradictions.get(number).map(|known| known.reason.clone()),
+            Kind::Gap => self.gaps.get(number).map(|known| known.question.clone()),
+            Kind::Verification => self.verifications.get(number).map(|known| known.title.clone()),
+            Kind::Run => self.runs.get(number).map(|known| known.reason.clone()),
+            Kind::Note => self.notes.get(number).map(|known| known.text.clone()),
+            Kind::Experiment => (self.experiments.get(number))
+                .map(|known| format!("branch {}: succeeds if {}", known.branch, known.success)),
+        };
+        text.unwrap_or_default()
+    }
+
     /// One item as a document, with what is computed about it.
     pub fn document_of(&self, item: Item) -> Option<Value> {
         fn plain(item: Option<&impl serde::Serialize>) -> Option<Value> {

@@ -73,6 +73,16 @@ impl Mind {
 
     /// Reads the mind stored under `root`.
     pub fn load(source: &(impl ObjectSource + ?Sized), root: Hash) -> Result<(Self, Place), MindError> {
+        Self::default().load_other(source, root)
+    }
+
+    /// Reads the mind stored under `root`, without reading again what this one shares with it: who looks at many moments in a
+    /// row reads each page once.
+    pub fn load_other(
+        &self,
+        source: &(impl ObjectSource + ?Sized),
+        root: Hash,
+    ) -> Result<(Self, Place), MindError> {
         let mut mind = Self::default();
         let mut lists = Vec::new();
         let mut format = None;
@@ -88,15 +98,15 @@ impl Mind {
             };
             let pages = piece.elements(source)?;
             match kind {
-                Kind::Hypothesis => mind.hypotheses = table(source, kind, pages)?,
-                Kind::Evidence => mind.evidence = table(source, kind, pages)?,
-                Kind::Belief => mind.beliefs = table(source, kind, pages)?,
-                Kind::Contradiction => mind.contradictions = table(source, kind, pages)?,
-                Kind::Gap => mind.gaps = table(source, kind, pages)?,
-                Kind::Verification => mind.verifications = table(source, kind, pages)?,
-                Kind::Run => mind.runs = table(source, kind, pages)?,
-                Kind::Note => mind.notes = table(source, kind, pages)?,
-                Kind::Experiment => mind.experiments = table(source, kind, pages)?,
+                Kind::Hypothesis => mind.hypotheses = table(source, &self.hypotheses, pages)?,
+                Kind::Evidence => mind.evidence = table(source, &self.evidence, pages)?,
+                Kind::Belief => mind.beliefs = table(source, &self.beliefs, pages)?,
+                Kind::Contradiction => mind.contradictions = table(source, &self.contradictions, pages)?,
+                Kind::Gap => mind.gaps = table(source, &self.gaps, pages)?,
+                Kind::Verification => mind.verifications = table(source, &self.verifications, pages)?,
+                Kind::Run => mind.runs = table(source, &self.runs, pages)?,
+                Kind::Note => mind.notes = table(source, &self.notes, pages)?,
+                Kind::Experiment => mind.experiments = table(source, &self.experiments, pages)?,
             }
             lists.push((kind, piece));
         }
@@ -131,12 +141,18 @@ fn pages<T: Serialize + Clone>(
 
 fn table<T: DeserializeOwned + Clone + PartialEq>(
     source: &(impl ObjectSource + ?Sized),
-    kind: Kind,
+    known: &Table<T>,
     pieces: Vec<Piece>,
 ) -> Result<Table<T>, MindError> {
+    let kind = known.kind;
     let mut table = Table::new(kind);
     let count = pieces.len();
     for (at, piece) in pieces.into_iter().enumerate() {
+        let same = known.pages.get(at).filter(|page| page.stored.get() == Some(&piece));
+        if let Some(page) = same.filter(|page| page.items.len() == PAGE || at + 1 == count) {
+            table.pages.push(std::sync::Arc::clone(page));
+            continue;
+        }
         let wrong =
             |what: String| MindError::Unreadable(format!("page {at} of the {}: {what}", kind.plural()));
         let items: Vec<Option<T>> = {

@@ -9,9 +9,11 @@ pub mod diffs;
 mod docs;
 pub mod events;
 pub mod find;
+pub mod forks;
 pub mod ingest;
 pub mod live;
 pub mod marks;
+pub mod mind;
 pub mod otlp;
 pub mod plans;
 pub mod points;
@@ -23,6 +25,7 @@ pub mod steps;
 pub mod stops;
 pub mod timeline;
 pub mod upkeep;
+pub mod usage;
 pub mod workspaces;
 
 use axum::Router;
@@ -53,6 +56,7 @@ use crate::work::Work;
         (name = "steps", description = "What happened, and moving through it"),
         (name = "search", description = "Finding steps in everything that was recorded"),
         (name = "state", description = "What was true at a step"),
+        (name = "mind", description = "What an agent thought, at any moment"),
         (name = "checkpoints", description = "States that were kept, and what differs between them"),
         (name = "plans", description = "Going back and forth: what will happen, agreeing to it, what was done"),
         (name = "branches", description = "Named lines of steps, and two runs side by side"),
@@ -78,6 +82,7 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(steps::next))
         .routes(routes!(steps::previous))
         .routes(routes!(timeline::get))
+        .routes(routes!(timeline::lines))
         .routes(routes!(marks::get))
         .routes(routes!(find::steps))
         .routes(routes!(find::search))
@@ -87,6 +92,10 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(state::memory))
         .routes(routes!(state::task))
         .routes(routes!(state::env))
+        .routes(routes!(mind::get))
+        .routes(routes!(mind::graph))
+        .routes(routes!(mind::confidence))
+        .routes(routes!(mind::part))
         .routes(routes!(points::get))
         .routes(routes!(checkpoints::list, checkpoints::create))
         .routes(routes!(checkpoints::get, checkpoints::annotate, checkpoints::delete))
@@ -96,6 +105,7 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(plans::undo))
         .routes(routes!(plans::redo))
         .routes(routes!(plans::switch))
+        .routes(routes!(forks::create))
         .routes(routes!(apply::rewind_plan))
         .routes(routes!(apply::rewind))
         .routes(routes!(apply::undo_plan))
@@ -122,6 +132,7 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(live::control))
         .routes(routes!(ingest::take))
         .routes(routes!(upkeep::statistics))
+        .routes(routes!(usage::get))
         .routes(routes!(upkeep::prune));
     OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api)
 }

@@ -4,6 +4,7 @@ pub mod branches;
 pub mod control;
 pub mod files;
 pub mod find;
+pub mod mind;
 pub mod plans;
 pub mod timeline;
 

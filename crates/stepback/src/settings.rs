@@ -24,7 +24,7 @@ pub struct Known {
 }
 
 /// All settings.
-pub const KNOWN: [Known; 5] = [
+pub const KNOWN: [Known; 6] = [
     Known {
         key: "checkpoint.calls",
         default: 1,
@@ -44,6 +44,11 @@ pub const KNOWN: [Known; 5] = [
         key: "breakpoint.seconds",
         default: 3540,
         meaning: "refuse a call by itself when nobody answered at a breakpoint for so long",
+    },
+    Known {
+        key: "disk.megabytes",
+        default: 0,
+        meaning: "what the store should stay within; the Studio's dashboard says how near it is, 0 is no limit",
     },
     Known {
         key: "notes",
@@ -115,6 +120,11 @@ impl Settings {
     /// How long a stopped agent waits.
     pub fn patience(&self) -> Duration {
         Duration::from_secs(self.get("breakpoint.seconds").max(0) as u64)
+    }
+
+    /// Bytes that the store should stay within.
+    pub fn budget(&self) -> Option<u64> {
+        self.positive("disk.megabytes").map(|megabytes| megabytes.saturating_mul(1_000_000))
     }
 
     /// A setting for which 0 means "never".

@@ -3,6 +3,7 @@
 //! It knows no terminal, no clock and no source, so that almost everything about it is tested without any of them.
 
 mod act;
+mod board;
 mod inspect;
 mod live;
 pub mod pager;
@@ -17,10 +18,12 @@ use std::time::Duration;
 use crossterm::event::KeyCode;
 use stepback_model::time::Timestamp;
 
-use crate::documents::{Branch, Hits, Plan, Session, Step, Stop};
+use crate::documents::mind::Confidence;
+use crate::documents::{Branch, Hits, Lines, Plan, Session, Step, Stop};
 use crate::effect::{Effect, Loaded, Message, News};
 use crate::keys::{self, Action};
 
+pub use board::{Board, list_rows};
 pub use inspect::{Files, Inspector, Part};
 pub use live::{Chosen, Live};
 use pager::Pager;
@@ -50,12 +53,14 @@ pub enum View {
     Diff,
     /// Breakpoints, and agents that wait.
     Live,
+    /// What was thought by then.
+    Mind,
 }
 
 impl View {
     /// All of them, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live];
+    pub const ALL: [Self; 7] =
+        [Self::Sessions, Self::Timeline, Self::Step, Self::State, Self::Diff, Self::Live, Self::Mind];
 
     fn beside(self, by: usize) -> Self {
         let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
@@ -121,6 +126,8 @@ pub struct Opened {
     pub paused: bool,
     /// The branches of its workspace.
     pub branches: Vec<Branch>,
+    /// On which of them its steps are, and which were left behind.
+    pub lines: Lines,
 }
 
 impl Opened {
@@ -179,6 +186,10 @@ pub struct App {
     pub diff: Loaded<Pager>,
     /// With what it is compared.
     pub against: Against,
+    /// What was thought by then.
+    pub board: Loaded<Board>,
+    /// How sure the agent was over time.
+    pub confidence: Loaded<Confidence>,
     /// Breakpoints and agents that wait.
     pub live: Live,
     /// Since when steps are played, and how fast.
@@ -311,9 +322,13 @@ impl App {
         Some(Effect::More { session: open.session.id.clone(), side: window::Side::After, number })
     }
 
-    /// Asks for the branches of the open session's workspace.
-    fn load_branches(&self) -> Option<Effect> {
-        Some(Effect::Branches(self.open.as_ref()?.session.workspace.clone()))
+    /// Asks for the branches of the open session's workspace, and where its steps are on them.
+    fn load_branches(&self) -> Vec<Effect> {
+        let of = |open: &Opened| {
+            let session = &open.session;
+            vec![Effect::Branches(session.workspace.clone()), Effect::Lines(session.id.clone())]
+        };
+        self.open.as_ref().map(of).unwrap_or_default()
     }
 
     fn press(&mut self, key: KeyCode, control: bool) -> Vec<Effect> {
@@ -405,6 +420,7 @@ impl App {
             View::Timeline => self.open.as_mut().is_some_and(|open| open.window.go_to_row(row)),
             View::State => self.inspector.click(row),
             View::Live => self.live.click(row),
+            View::Mind => self.board.ready_mut().is_none_or(|board| board.click(row)),
             View::Step | View::Diff => return Vec::new(),
         };
         if moved { self.refresh() } else { self.act(Action::Open) }

@@ -1,5 +1,7 @@
 //! The documents of the API, as far as they are shown.
 
+pub mod mind;
+
 use serde::Deserialize;
 use serde_json::Value;
 use stepback_model::time::Timestamp;
@@ -104,6 +106,41 @@ pub struct Branch {
     pub tip: Option<Step>,
     /// Whether the workspace stands on it.
     pub present: bool,
+}
+
+/// Steps in a row that are on one branch, all of them left behind or none.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Stretch {
+    /// The number of the first.
+    pub first: u64,
+    /// The number of the last.
+    pub last: u64,
+    /// The branch.
+    pub branch: Option<String>,
+    /// Whether a rewind has left them behind.
+    pub rolled_back: bool,
+}
+
+/// On which branches a session was, and what of it was left behind.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Lines {
+    /// Its steps, oldest first.
+    pub stretches: Vec<Stretch>,
+}
+
+impl Lines {
+    /// Where a step is; nothing is known of one that has just been made.
+    pub fn of(&self, number: u64) -> Option<&Stretch> {
+        let at = self.stretches.partition_point(|stretch| stretch.last < number);
+        self.stretches.get(at).filter(|stretch| stretch.first <= number)
+    }
+
+    /// Whether the session was on more than one branch.
+    pub fn is_branched(&self) -> bool {
+        self.stretches.windows(2).any(|two| two[0].branch != two[1].branch)
+    }
 }
 
 /// A path in a state.

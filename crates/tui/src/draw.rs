@@ -1,5 +1,6 @@
 //! What is shown, on a screen of any size. It only reads the app, and looks at no more of it than fits.
 
+mod board;
 mod lists;
 mod page;
 
@@ -75,20 +76,22 @@ fn view(app: &App, area: Rect, buffer: &mut Buffer) {
         View::State => page::state(app, area, buffer),
         View::Diff => page::loaded(&app.diff, "select a step in the timeline", area, buffer),
         View::Live => lists::live(app, area, buffer),
+        View::Mind => board::board(app, area, buffer),
     }
 }
 
 /// The name of a view, shorter where there is little room.
 fn tab_name(view: View, width: u16) -> &'static str {
     let (long, short) = match view {
-        View::Sessions => (" 1 Sessions ", " 1Ses "),
-        View::Timeline => (" 2 Timeline ", " 2Tim "),
-        View::Step => (" 3 Step ", " 3Stp "),
-        View::State => (" 4 State ", " 4Sta "),
-        View::Diff => (" 5 Diff ", " 5Dif "),
-        View::Live => (" 6 Live ", " 6Liv "),
+        View::Sessions => (" 1 Sessions ", " 1Se "),
+        View::Timeline => (" 2 Timeline ", " 2Ti "),
+        View::Step => (" 3 Step ", " 3Sp "),
+        View::State => (" 4 State ", " 4St "),
+        View::Diff => (" 5 Diff ", " 5Di "),
+        View::Live => (" 6 Live ", " 6Li "),
+        View::Mind => (" 7 Mind ", " 7Mi "),
     };
-    if width >= 62 { long } else { short }
+    if width >= 70 { long } else { short }
 }
 
 /// The view whose name is at a column.
@@ -109,21 +112,17 @@ fn tabs(app: &App, area: Rect, buffer: &mut Buffer) {
             true => (format!("[{}]", name.trim()), strong().add_modifier(Modifier::REVERSED)),
             false => (name.to_owned(), quiet()),
         };
-        let mut text = format!("{text:<width$}", width = name.len());
-        // Where there is no room for more, the view says by itself that somebody waits there.
-        if view == View::Live && !app.live.stops.is_empty() {
-            text.push('!');
-        }
+        let text = format!("{text:<width$}", width = name.len());
         buffer.set_stringn(x, 0, text, usize::from(area.width.saturating_sub(x)), style);
         x += name.len() as u16;
     }
-    let waits = match app.live.stops.len() {
-        0 => String::new(),
-        1 => "! 1 agent waits ".into(),
-        count => format!("! {count} agents wait "),
-    };
+    let count = app.live.stops.len();
+    let longest = if count == 1 { "! 1 agent waits ".into() } else { format!("! {count} agents wait ") };
     let room = usize::from(area.width.saturating_sub(x));
-    if waits.len() < room {
+    // Where there is little room, a sign says that somebody waits.
+    let waits = [longest, format!("! {count} waits "), format!("!{count}"), "!".into()];
+    let waits = waits.into_iter().find(|text| text.len() <= room).filter(|_| count > 0);
+    if let Some(waits) = waits {
         let at = area.width - waits.len() as u16;
         buffer.set_stringn(at, 0, waits, room, bad().add_modifier(Modifier::BOLD));
     }
@@ -245,6 +244,9 @@ fn hints(app: &App) -> String {
         (_, View::State) => {
             &[(Action::Open, "open"), (Action::NextPart, "part"), (Action::Forward, "forward")]
         }
+        (_, View::Mind) => {
+            &[(Action::Open, "its step"), (Action::NextPart, "part"), (Action::Forward, "forward")]
+        }
         (_, View::Diff) => &[(Action::NextPart, "file"), (Action::Mark, "mark"), (Action::Now, "now")],
         (_, View::Live) => &[
             (Action::GoOn, "go on"),
@@ -327,6 +329,14 @@ fn finish(buffer: &mut Buffer, look: Look) {
                 "●" => "*",
                 "▸" => "+",
                 "▾" => "-",
+                "▁" => "_",
+                "▂" => ".",
+                "▃" => ",",
+                "▄" => "-",
+                "▅" => "=",
+                "▆" => "+",
+                "▇" => "*",
+                "█" => "#",
                 _ => "?",
             };
             cell.set_symbol(plain);

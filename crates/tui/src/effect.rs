@@ -8,9 +8,11 @@ use stepback_model::time::Timestamp;
 
 use crate::app::pager::Row;
 use crate::app::window::Side;
-use crate::app::{Against, Part};
+use crate::app::{Against, Board, Part};
+use crate::documents::mind::Confidence;
 use crate::documents::{
-    Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Page, Plan, Session, State, Step, Stop,
+    Applied, Branch, Breakpoint, Changed, Controlled, Entry, Hits, Lines, Page, Plan, Session, State, Step,
+    Stop,
 };
 use crate::source::Answered;
 
@@ -129,6 +131,10 @@ pub enum Came {
     Part(String, Answered<Vec<Row>>),
     /// A file as text.
     File(String, Answered<Vec<Row>>),
+    /// What was thought by a step.
+    Board(String, Answered<Board>),
+    /// How sure the agent was over time.
+    Confidence(String, Answered<Confidence>),
     /// A difference as text.
     Diff(String, Answered<Vec<Row>>),
     /// Agents that wait.
@@ -137,6 +143,8 @@ pub enum Came {
     Breakpoints(Answered<Page<Breakpoint>>),
     /// Branches of a workspace.
     Branches(Answered<Page<Branch>>),
+    /// On which branches the steps of a session are.
+    Lines(String, Answered<Lines>),
     /// A plan, and the point it goes back to.
     Plan(Answered<Plan>, Option<String>),
     /// What became of a plan.
@@ -272,12 +280,30 @@ pub enum Effect {
         /// With what it is compared.
         against: Against,
     },
+    /// Ask for what was thought by a step.
+    Board {
+        /// Whom it is for.
+        key: String,
+        /// The session.
+        session: String,
+        /// The step.
+        number: u64,
+    },
+    /// Ask how sure the agent was over time.
+    Confidence {
+        /// Whom it is for.
+        key: String,
+        /// The session.
+        session: String,
+    },
     /// Ask for agents that wait.
     Stops,
     /// Ask for breakpoints of a workspace.
     Breakpoints(String),
     /// Ask for branches of a workspace.
     Branches(String),
+    /// Ask on which branches the steps of a session are.
+    Lines(String),
     /// Plan to go back.
     PlanRewind {
         /// The workspace.

@@ -113,6 +113,7 @@ impl Scope {
             Self::In(View::State) => "State",
             Self::In(View::Diff) => "Diff",
             Self::In(View::Live) => "Live",
+            Self::In(View::Mind) => "Mind",
             Self::Plan => "A plan",
         }
     }
@@ -171,6 +172,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(Everywhere, &[Char('4')], Action::Show(View::State), "the state"),
     bind(Everywhere, &[Char('5')], Action::Show(View::Diff), "the diff"),
     bind(Everywhere, &[Char('6')], Action::Show(View::Live), "breakpoints and agents that wait"),
+    bind(Everywhere, &[Char('7')], Action::Show(View::Mind), "what was thought by this step"),
     bind(Everywhere, &[Char('?')], Action::Help, "these keys"),
     bind(Everywhere, &[Char('q')], Action::Quit, "quit"),
     bind(In(View::State), &[Char(']')], Action::NextPart, "files, conversation, memory, task, git"),
@@ -186,6 +188,9 @@ pub const BINDINGS: &[Binding] = &[
     bind(In(View::Live), &[Char('t')], Action::Tell, "tell the agent something"),
     bind(In(View::Live), &[Char('a')], Action::AddBreakpoint, "add a breakpoint"),
     bind(In(View::Live), &[Char('x')], Action::RemoveBreakpoint, "remove the breakpoint"),
+    bind(In(View::Mind), &[Enter], Action::Open, "to the step that the selected item came from"),
+    bind(In(View::Mind), &[Char(']')], Action::NextPart, "the next kind of items"),
+    bind(In(View::Mind), &[Char('[')], Action::PreviousPart, "the previous kind"),
     bind(Plan, &[Char('y')], Action::Agree, "do it"),
     bind(
         Plan,

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use stepback_model::point;
 
 use crate::app::window::{PAGE, Side};
-use crate::app::{Against, Part};
+use crate::app::{Against, Board, Part};
+use crate::documents::mind::Mind;
 use crate::documents::{Branch, Changed, Page, Said, Session, State, Step};
 use crate::effect::{Around, Came, Deed, Effect, Message, Method};
 use crate::source::{Answered, Source, Trouble, part};
@@ -20,6 +21,8 @@ use crate::write;
 
 /// Most bytes of a file that are shown.
 const FILE: usize = 16 << 20;
+/// Most items of each kind that a board shows.
+const ITEMS: usize = 200;
 /// Most messages of a conversation that are shown.
 const MESSAGES: usize = 1000;
 
@@ -94,12 +97,15 @@ fn is_replaceable(effect: &Effect) -> bool {
         Effect::Sessions
             | Effect::Stops
             | Effect::Branches(_)
+            | Effect::Lines(_)
             | Effect::Around { .. }
             | Effect::Step { .. }
             | Effect::State { .. }
             | Effect::Part { .. }
             | Effect::File { .. }
             | Effect::Diff { .. }
+            | Effect::Board { .. }
+            | Effect::Confidence { .. }
             | Effect::Search(_)
     )
 }
@@ -152,12 +158,21 @@ async fn done(source: &Source, effect: Effect) -> Came {
             Came::File(key, rows)
         }
         Effect::Diff { key, step, against } => Came::Diff(key, diff(source, &step, &against).await),
+        Effect::Board { key, session, number } => Came::Board(key, board(source, &session, number).await),
+        Effect::Confidence { key, session } => {
+            let path = format!("/sessions/{}/mind/confidence", part(&session));
+            Came::Confidence(key, source.get(&path).await)
+        }
         Effect::Stops => Came::Stops(source.get("/stops").await),
         Effect::Breakpoints(workspace) => {
             Came::Breakpoints(source.get(&format!("/workspaces/{}/breakpoints", part(&workspace))).await)
         }
         Effect::Branches(workspace) => {
             Came::Branches(source.get(&format!("/workspaces/{}/branches", part(&workspace))).await)
+        }
+        Effect::Lines(session) => {
+            let lines = source.get(&format!("/sessions/{}/lines", part(&session))).await;
+            Came::Lines(session, lines)
         }
         Effect::PlanRewind { workspace, point, everything } => {
             let path = format!("/workspaces/{}/rewind-plans", part(&workspace));
@@ -262,6 +277,12 @@ async fn other(
     }
     let value: Value = source.get(&base).await?;
     aside(move || write::part(&value)).await
+}
+
+async fn board(source: &Source, session: &str, number: u64) -> Answered<Board> {
+    let path = format!("/sessions/{}/mind?at=%23{number}&limit={ITEMS}", part(session));
+    let mind: Mind = source.get(&path).await?;
+    aside(move || Board::of(&mind)).await
 }
 
 async fn diff(source: &Source, step: &Step, against: &Against) -> Answered<Vec<crate::app::pager::Row>> {

@@ -24,11 +24,16 @@ pub struct Held(());
 impl Held {
     /// Takes the keys and the screen.
     pub fn take() -> io::Result<Self> {
-        // What a panic says is lost on the other screen, so that goes first.
-        let before = std::panic::take_hook();
+        // What a panic says is lost on the other screen, so that goes first. One that somebody catches, on a thread that works
+        // beside the screen, must neither take the screen away nor write over it: what it was working for is told as failed.
+        let (before, ours) = (std::panic::take_hook(), std::thread::current().id());
         std::panic::set_hook(Box::new(move |info| {
-            give_back();
-            before(info);
+            if std::thread::current().id() == ours {
+                give_back();
+            }
+            if !HELD.load(Ordering::Relaxed) {
+                before(info);
+            }
         }));
         terminal::enable_raw_mode()?;
         HELD.store(true, Ordering::Relaxed);

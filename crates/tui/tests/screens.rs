@@ -72,6 +72,48 @@ fn steps() -> Value {
     ])
 }
 
+/// What was thought by the last step.
+fn mind() -> Value {
+    let item = |id: &str, status: &str, text: &str, more: Value| {
+        let mut item = json!({ "id": id, "status": status, "text": text, "origin": { "step": 6 } });
+        item.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        item
+    };
+    let link = |to: &str, how: &str| json!([{ "to": to, "how": how }]);
+    json!({
+        "step": { "number": 7, "summary": "E2 was added" }, "changed": 2,
+        "changes": [
+            { "item": "H1", "change": "changed", "sentence": "H1 rose from 0.82 to 0.94 after E2" },
+            { "item": "E2", "change": "added", "sentence": "E2 was added for H1 (+0.4): the log has the old value" },
+        ],
+        "next": [{ "item": "G1", "what": "find out: since when does it fail?", "why": "it is high and holds up H1" }],
+        "parts": [
+            { "name": "hypotheses", "total": 2, "items": [
+                item("H1", "testing", "the cache is read before it is written", json!({ "confidence": 0.94, "alone": 0.5, "tags": ["cache"], "change": "changed" })),
+                item("H2", "rejected", "the clock is wrong \u{1b}[2J", json!({ "confidence": 0.18, "alone": 0.5, "more": "the test fails with a fixed clock" })),
+            ] },
+            { "name": "evidence", "total": 2, "items": [
+                item("E2", "in-force", "the log has the old value", json!({ "strength": 0.4, "sort": "observation", "links": link("H1", "for"), "source": { "kind": "tool", "text": "Bash", "step": 6 }, "change": "added" })),
+                item("E1", "in-force", "it fails without the cache as well", json!({ "strength": -0.5, "sort": "test", "links": link("H2", "for") })),
+            ] },
+            { "name": "contradictions", "total": 1, "items": [
+                item("C1", "open", "a time cannot be 10 and 12", json!({ "weight": "high", "sort": "detected", "more": "measure it again", "links": [{ "to": "B1", "how": "contradicts" }, { "to": "B2", "how": "contradicts" }] })),
+            ] },
+            { "name": "beliefs", "total": 2, "items": [
+                item("B1", "held", "the key has the time", json!({ "confidence": 0.9, "alone": 0.9, "sort": "observation" })),
+                item("B2", "held", "so entries of yesterday are not found", json!({ "confidence": 0.72, "alone": 0.8, "sort": "inference", "links": [{ "to": "B1", "how": "derived-from", "strength": 1.0, "reason": "by its code" }] })),
+            ] },
+            { "name": "gaps", "total": 1, "items": [
+                item("G1", "open", "since when does it fail?", json!({ "weight": "high", "sort": "cause", "links": link("H1", "blocks") })),
+            ] },
+            { "name": "verifications", "total": 1, "items": [item("V1", "failed", "make test", json!({ "more": "exit code 2 instead of 0" }))] },
+            { "name": "runs", "total": 1, "items": [] },
+            { "name": "notes", "total": 250, "items": [item("N250", "noted", "ask about the format", json!({}))] },
+            { "name": "experiments", "total": 0, "items": [] },
+        ],
+    })
+}
+
 /// A session is open, and an agent waits.
 fn app(columns: u16, rows: u16) -> App {
     let mut app = App::new((columns, rows), Timestamp::from_micros(NOW));
@@ -123,6 +165,25 @@ fn answer(app: &mut App, effects: Vec<Effect>) {
                 });
                 let changed = of(json!([{ "path": "made.txt", "kind": "created" }]));
                 came(app, Came::State(key, Ok((of(state), changed))));
+            }
+            Effect::Lines(session) => {
+                let stretch = |first: u64, last: u64, branch: &str, left: bool| json!({ "first": first, "last": last, "branch": branch, "rolled_back": left });
+                let lines = json!({ "stretches": [
+                    stretch(1, 3, "main", false), stretch(4, 5, "main", true), stretch(6, 7, "plan-b", false),
+                ] });
+                came(app, Came::Lines(session, Ok(of(lines))));
+            }
+            Effect::Board { key, .. } => {
+                let mind = of::<stepback_tui::documents::mind::Mind>(mind());
+                let effects = came(app, Came::Board(key, Ok(stepback_tui::app::Board::of(&mind))));
+                answer(app, effects);
+            }
+            Effect::Confidence { key, .. } => {
+                let confidence = json!({ "number": [3, 4, 6, 7], "lines": [
+                    { "hypothesis": "H1", "at": [0, 2, 3], "confidence": [0.5, 0.82, 0.94] },
+                    { "hypothesis": "H2", "at": [1, 3], "confidence": [0.5, 0.18] },
+                ] });
+                came(app, Came::Confidence(key, Ok(of(confidence))));
             }
             Effect::Diff { key, .. } => {
                 let text = "--- a/made.txt\n+++ b/made.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";

@@ -4,7 +4,7 @@ import { change, get, Problem, useAsk } from '../api/client';
 import { useNews, useSoon } from '../api/events';
 import type { Branch, Page, Session } from '../api/types';
 import { BranchDialog } from '../dialogs';
-import { count, short } from '../format';
+import { count, plural, short } from '../format';
 import { RewindDialog } from '../rewind';
 import { Link } from '../route';
 import { Ago, Button, Empty, Loading, say, Status, Trouble, useKeys } from '../ui';
@@ -89,6 +89,12 @@ export default function BranchesPage() {
                       <input type="checkbox" checked={sides.includes(branch.name)} onChange={() => toggle(branch.name)} aria-label={`Compare ${branch.name}`} />
                     </label>
                     <b>{branch.name}</b>
+                    {branch.from && (
+                      <span className="dim">
+                        left {branch.from.branch} at #{branch.from.number}
+                        {branch.own > 0 && `, ${plural(branch.own, 'checkpoint')} since`}
+                      </span>
+                    )}
                     {branch.present && <span className="status active">you are here</span>}
                     {branch.rerun != null && <Status status={branch.status} />}
                     {branch.tip && (
@@ -143,26 +149,51 @@ export default function BranchesPage() {
 }
 
 const STEP_Y = 44;
+const LEFT = 18;
+const WIDE = 330;
 
-/** Where branches stand along the numbers of steps: each on its line, from the oldest. */
+/**
+ * Branches as lines along the numbers of steps: each begins at the step at which it left another one. Numbers where nothing begins
+ * or ends are drawn close together, so that a branch of three steps in a workspace of ten thousand can be seen.
+ */
 function BranchGraph({ branches }: { branches: Branch[] }) {
-  const known = branches.filter((branch) => branch.tip).sort((a, b) => (a.tip?.number ?? 0) - (b.tip?.number ?? 0));
-  const most = Math.max(1, ...known.map((branch) => branch.tip?.number ?? 0));
-  const x = (number: number) => 16 + (number / most) * 340;
-  const presentAt = known.findIndex((branch) => branch.present);
-  const base = Math.max(0, presentAt);
+  const known = branches.filter((branch) => branch.tip);
+  // A branch stands below the one it left.
+  const rows: Branch[] = [];
+  const put = (from: string | undefined) => {
+    for (const branch of known.filter((one) => one.from?.branch === from && !rows.includes(one))) {
+      rows.push(branch);
+      put(branch.name);
+    }
+  };
+  put(undefined);
+  rows.push(...known.filter((branch) => !rows.includes(branch)));
+  const stops = [...new Set(rows.flatMap((branch) => [branch.first ?? branch.tip?.number ?? 0, branch.from?.number ?? branch.first ?? 1, branch.tip?.number ?? 0]))].sort((a, b) => a - b);
+  const x = (number: number) => {
+    const at = stops.findIndex((stop) => stop >= number);
+    return LEFT + (stops.length > 1 ? (Math.max(0, at) / (stops.length - 1)) * WIDE : WIDE);
+  };
+  const y = (name: string) => rows.findIndex((branch) => branch.name === name) * STEP_Y + 24;
+  const words = rows.map((branch) => `${branch.name}${branch.from ? ` left ${branch.from.branch} at #${branch.from.number} and` : ''} stands at #${branch.tip?.number}`);
   return (
-    <svg className="branch-graph" viewBox={`0 0 460 ${known.length * STEP_Y + 10}`} role="img" aria-label={`${known.length} branches by the number of their newest step`}>
-      {known.map((branch, row) => {
-        const y = row * STEP_Y + 26;
+    <svg className="branch-graph" viewBox={`0 0 460 ${rows.length * STEP_Y + 10}`} role="img" aria-label={words.join(', ')}>
+      {rows.map((branch) => {
+        const own = y(branch.name);
         const end = x(branch.tip?.number ?? 0);
-        const main = base * STEP_Y + 26;
-        const leaves = Math.max(16, end - 70);
+        const from = branch.from;
+        const start = from ? x(from.number) : x(branch.first ?? 1);
+        const line = from ? `M${start} ${y(from.branch)} V${own - 10} Q${start} ${own} ${start + 10} ${own} H${Math.max(end, start + 10)}` : `M${start} ${own} H${end}`;
         return (
           <g key={branch.name} className={branch.present ? 'present' : ''}>
-            {row === base ? <path d={`M16 ${y} H${end}`} /> : <path d={`M${Math.max(16, leaves - 30)} ${main} C ${leaves} ${main} ${leaves - 20} ${y} ${leaves + 10} ${y} H${end}`} />}
-            <circle cx={end} cy={y} r={branch.present ? 6 : 4.5} />
-            <text x={end + 10} y={y + 4}>
+            <path d={line} />
+            {from && <circle className="leaves" cx={start} cy={y(from.branch)} r={3.5} />}
+            {from && (
+              <text className="number" x={start + 5} y={y(from.branch) + 14}>
+                #{from.number}
+              </text>
+            )}
+            <circle cx={from ? Math.max(end, start + 10) : end} cy={own} r={branch.present ? 6 : 4.5} />
+            <text x={Math.max(end, start + 10) + 10} y={own + 4}>
               {branch.name}
             </text>
           </g>

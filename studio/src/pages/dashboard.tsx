@@ -1,7 +1,7 @@
 // How it goes: sessions, cost and steps over time, what takes long, what goes wrong, and how much room it takes.
 import { useMemo } from 'react';
 import { all, get, useAsk } from '../api/client';
-import type { FoundSteps, Session, Statistics } from '../api/types';
+import type { FoundSteps, Session, Statistics, Usage } from '../api/types';
 import { bytes, count, day, money, plural, span } from '../format';
 import { Link } from '../route';
 import { Empty, Loading, Trouble } from '../ui';
@@ -11,10 +11,11 @@ const DAYS = 14;
 export default function DashboardPage() {
   const statistics = useAsk('statistics', (signal) => get<Statistics>('/statistics', {}, signal));
   const sessions = useAsk('all sessions', (signal) => all<Session>('/sessions', { counts: true, since: `${DAYS} days ago` }, 2000, signal));
+  const usage = useAsk('usage', (signal) => get<Usage>('/usage', { since: `${DAYS} days ago` }, signal));
   const slow = useAsk('slow', (signal) => get<FoundSteps>('/steps', { kind: 'tool-end', order: 'longest', limit: 200 }, signal));
   const about = statistics.value;
-  const problem = statistics.problem ?? sessions.problem ?? slow.problem;
-  const days = useMemo(() => byDay(sessions.value ?? []), [sessions.value]);
+  const problem = statistics.problem ?? sessions.problem ?? slow.problem ?? usage.problem;
+  const days = useMemo(() => byDay(sessions.value ?? [], usage.value), [sessions.value, usage.value]);
   const tools = useMemo(() => slowest(slow.value), [slow.value]);
   if (problem) return <Trouble problem={problem} again={statistics.again} />;
   if (!about || !sessions.value) return <Loading what="Counting" />;
@@ -52,6 +53,7 @@ export default function DashboardPage() {
         <Chart title="Steps a day" days={days} value={(one) => one.steps} show={count} />
         <Chart title="Errors a day" days={days} value={(one) => one.errors} show={count} bad />
         <Chart title="Cost a day" days={days} value={(one) => one.cost} show={money} />
+        <Chart title="Tokens a day" days={days} value={(one) => one.tokens} show={short} parts={PARTS} />
       </div>
       <div className="two">
         <section className="panel">
@@ -86,7 +88,17 @@ export default function DashboardPage() {
           </ul>
         </section>
         <section className="panel">
+          <h2>Models</h2>
+          {usage.value && !Object.keys(usage.value.models).length && (
+            <p className="dim">
+              No model call was recorded in {DAYS} days. “stepback run -- AGENT” records them.
+            </p>
+          )}
+          <Models usage={usage.value} />
+        </section>
+        <section className="panel">
           <h2>Disk</h2>
+          <Budget used={about.total_bytes} budget={about.budget_bytes ?? null} />
           <ul className="bars">
             <li>
               <span>stored</span>
@@ -105,7 +117,7 @@ export default function DashboardPage() {
             </li>
           </ul>
           <p className="dim">
-            {plural(about.objects, 'object')}. “stepback prune --max-size 5GB” keeps it within a budget.
+            {plural(about.objects, 'object')}. “stepback prune” gives up what is not needed.
           </p>
         </section>
         <section className="panel">
@@ -137,20 +149,77 @@ function Tile({ name, value }: { name: string; value: string }) {
   );
 }
 
+/** How full the store is, if somebody said what it should stay within. */
+function Budget({ used, budget }: { used: number; budget: number | null }) {
+  if (!budget) {
+    return (
+      <p className="dim">
+        No budget is set. “stepback settings disk.megabytes 5000” sets one of 5 GB.
+      </p>
+    );
+  }
+  const over = used > budget;
+  return (
+    <div className="budget">
+      <meter min={0} max={budget} high={budget * 0.8} optimum={0} value={Math.min(used, budget)} aria-label={`${bytes(used)} of a budget of ${bytes(budget)}`} />
+      <p className={over ? 'bad' : 'dim'}>
+        {bytes(used)} of {bytes(budget)} ({Math.round((used / budget) * 100)} %)
+        {over && `: “stepback prune --max-size ${Math.round(budget / 1_000_000)}MB” brings it back within`}
+      </p>
+    </div>
+  );
+}
+
+function Models({ usage }: { usage: Usage | undefined }) {
+  const models = Object.entries(usage?.models ?? {}).sort((a, b) => tokens(b[1]) - tokens(a[1]));
+  const most = Math.max(1, ...models.map(([, spent]) => tokens(spent)));
+  return (
+    <>
+      <ul className="bars">
+        {models.slice(0, 8).map(([model, spent]) => (
+          <li key={model}>
+            <span title={model}>{model}</span>
+            <meter min={0} max={most} value={tokens(spent)} aria-label={`${model}: ${tokens(spent)} tokens`} />
+            <span className="number">
+              {short(tokens(spent))} <span className="dim">{money(spent.cost_usd)}</span>
+            </span>
+          </li>
+        ))}
+      </ul>
+      {usage && !usage.complete && <p className="dim">Of the newest 20,000 calls.</p>}
+    </>
+  );
+}
+
+type Spent = Usage['total'];
+const tokens = (spent: Pick<Spent, 'input' | 'output' | 'cache_read' | 'cache_write'>): number => spent.input + spent.output + spent.cache_read + spent.cache_write;
+const short = (value: number): string => new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 }).format(value);
+
 interface Day {
   name: string;
   sessions: number;
   steps: number;
   errors: number;
   cost: number;
+  tokens: number;
+  input: number;
+  cached: number;
+  output: number;
 }
 
-function byDay(sessions: Session[]): Day[] {
+/** What tokens are made of, from below. */
+const PARTS: { name: string; look: string; value: (day: Day) => number }[] = [
+  { name: 'read', look: 'model', value: (day) => day.input },
+  { name: 'cached', look: 'tool', value: (day) => day.cached },
+  { name: 'written', look: 'prompt', value: (day) => day.output },
+];
+
+function byDay(sessions: Session[], usage: Usage | undefined): Day[] {
   const days: Day[] = [];
   const places = new Map<string, Day>();
   for (let back = DAYS - 1; back >= 0; back--) {
     const name = day(new Date(Date.now() - back * 86_400_000).toISOString());
-    const one = { name, sessions: 0, steps: 0, errors: 0, cost: 0 };
+    const one = { name, sessions: 0, steps: 0, errors: 0, cost: 0, tokens: 0, input: 0, cached: 0, output: 0 };
     days.push(one);
     places.set(name, one);
   }
@@ -161,7 +230,16 @@ function byDay(sessions: Session[]): Day[] {
     one.sessions++;
     one.steps += session.steps ?? 0;
     one.errors += session.errors ?? 0;
-    one.cost += session.cost_usd;
+  }
+  // What was spent is told by the hour: which day that is depends on where one is.
+  for (const hour of usage?.hours ?? []) {
+    const one = places.get(day(hour.at));
+    if (!one) continue;
+    one.cost += hour.cost_usd;
+    one.tokens += tokens(hour);
+    one.input += hour.input;
+    one.cached += hour.cache_read + hour.cache_write;
+    one.output += hour.output;
   }
   return days;
 }
@@ -176,11 +254,22 @@ function slowest(found: FoundSteps | undefined) {
   return [...tools.values()].sort((a, b) => b.longest - a.longest).slice(0, 8);
 }
 
-function Chart({ title, days, value, show, bad }: { title: string; days: Day[]; value: (day: Day) => number; show: (value: number) => string; bad?: boolean }) {
+interface ChartProps {
+  title: string;
+  days: Day[];
+  value: (day: Day) => number;
+  show: (value: number) => string;
+  bad?: boolean;
+  /** What the value is made of. */
+  parts?: { name: string; look: string; value: (day: Day) => number }[];
+}
+
+function Chart({ title, days, value, show, bad, parts }: ChartProps) {
   const values = days.map(value);
   const most = Math.max(...values, 0);
   const sum = values.reduce((total, one) => total + one, 0);
   const wide = 100 / days.length;
+  const tall = (amount: number) => (most ? (amount / most) * 36 : 0);
   return (
     <figure className={bad ? 'chart bad' : 'chart'}>
       <figcaption>
@@ -188,12 +277,25 @@ function Chart({ title, days, value, show, bad }: { title: string; days: Day[]; 
       </figcaption>
       <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${title}: ${days.map((one) => `${one.name} ${show(value(one))}`).join(', ')}`}>
         {days.map((one, index) => {
-          const tall = most ? (value(one) / most) * 36 : 0;
-          const none = tall === 0;
+          const whole = tall(value(one));
+          const place = { x: index * wide + 0.6, width: wide - 1.2 };
+          if (!parts || whole === 0) {
+            return (
+              <rect key={one.name} className={whole === 0 ? 'none' : ''} {...place} y={39 - Math.max(whole, 0.6)} height={Math.max(whole, 0.6)} rx={0.8}>
+                <title>{`${one.name}: ${show(value(one))}`}</title>
+              </rect>
+            );
+          }
+          let below = 39;
           return (
-            <rect key={one.name} className={none ? 'none' : ''} x={index * wide + 0.6} width={wide - 1.2} y={39 - Math.max(tall, 0.6)} height={Math.max(tall, 0.6)} rx={0.8}>
-              <title>{`${one.name}: ${show(value(one))}`}</title>
-            </rect>
+            <g key={one.name}>
+              <title>{`${one.name}: ${parts.map((part) => `${part.name} ${show(part.value(one))}`).join(', ')}`}</title>
+              {parts.map((part) => {
+                const height = tall(part.value(one));
+                below -= height;
+                return <rect key={part.name} className={part.look} {...place} y={below} height={height} />;
+              })}
+            </g>
           );
         })}
       </svg>
@@ -201,6 +303,15 @@ function Chart({ title, days, value, show, bad }: { title: string; days: Day[]; 
         <span>{days[0]?.name}</span>
         <span>{days[days.length - 1]?.name}</span>
       </div>
+      {parts && (
+        <div className="legend" aria-hidden="true">
+          {parts.map((part) => (
+            <span key={part.name}>
+              <i className={part.look} /> {part.name}
+            </span>
+          ))}
+        </div>
+      )}
     </figure>
   );
 }

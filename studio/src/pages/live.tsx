@@ -1,5 +1,5 @@
 // Agents at work: who waits and for what, and where they are to stop.
-import { type FormEvent, useEffect, useRef, useState } from 'react';
+import { type FormEvent, useState } from 'react';
 import { change, get, Problem, useAsk } from '../api/client';
 import { useNews, useSoon, useStops } from '../api/events';
 import type { Breakpoint, Page, Session, Stop } from '../api/types';
@@ -15,7 +15,6 @@ export default function LivePage() {
   const active = useAsk('active', (signal) => get<Page<Session>>('/sessions', { status: 'active', limit: 20 }, signal));
   const again = useSoon(active.again, 500);
   useNews(again);
-  useNotification(stops);
   const live = (active.value?.items ?? []).filter((session) => session.agent !== 'person');
   return (
     <div className="page">
@@ -59,21 +58,6 @@ export default function LivePage() {
       </div>
     </div>
   );
-}
-
-/** Tells the person, if they allowed it, that an agent began to wait. */
-function useNotification(stops: Stop[]) {
-  const known = useRef<Set<string> | null>(null);
-  useEffect(() => {
-    const before = known.current;
-    known.current = new Set(stops.map((stop) => stop.id));
-    if (!before || !('Notification' in window) || Notification.permission !== 'granted') return;
-    for (const stop of stops) {
-      if (before.has(stop.id)) continue;
-      const shown = new Notification(`${stop.agent} waits: ${stop.tool}`, { body: stop.reason, tag: stop.id, icon: '/icon.svg' });
-      shown.onclick = () => window.focus();
-    }
-  }, [stops]);
 }
 
 function Ask() {

@@ -1,5 +1,5 @@
 // A session: its timeline, its steps, and what was true at each of them.
-import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { change, get, Problem, useAsk } from '../api/client';
 import { useNews, useSoon } from '../api/events';
 import type { Marks, Session, StepEvent } from '../api/types';
@@ -17,7 +17,10 @@ import { StateView } from '../session/state';
 import { Button, Empty, Loading, say, Status, Tabs, Trouble, useKeys } from '../ui';
 import { useWorkspaces } from '../workspaces';
 
-type View = 'step' | 'state';
+const MindView = lazy(() => import('../mind/board'));
+
+type View = 'step' | 'state' | 'mind';
+const VIEWS: View[] = ['step', 'state', 'mind'];
 type Open = 'checkpoint' | 'rewind' | 'branch' | null;
 const SPEEDS = [1, 4, 16, 64];
 const TRAVELS = ['rewind', 'branch-switched'];
@@ -42,7 +45,7 @@ export function SessionPage({ id }: { id: string }) {
   // Who runs through the steps wants to see them fly by; what a step is about is asked for where they rest.
   const rested = useRested(selected);
   const listed = useThrottled(selected);
-  const view: View = words.get('view') === 'state' ? 'state' : 'step';
+  const view = VIEWS.find((one) => one === words.get('view')) ?? 'step';
   const [open, setOpen] = useState<Open>(null);
   const [hover, setHover] = useState<{ index: number; x: number }>({ index: -1, x: 0 });
   // Nobody chose a step: the newest is shown as it comes.
@@ -271,12 +274,19 @@ export function SessionPage({ id }: { id: string }) {
                 tabs={[
                   { id: 'step', name: 'Step' },
                   { id: 'state', name: 'State at this step' },
+                  { id: 'mind', name: 'Reasoning', changed: timeline.kindAt(Math.min(rested, timeline.length - 1)) === 'reasoning' },
                 ]}
               />
-              {view === 'step' ? (
+              {view === 'step' && (
                 <StepDetailView session={session.id} timeline={timeline} index={Math.min(rested, timeline.length - 1)} onSelect={select} />
-              ) : (
+              )}
+              {view === 'state' && (
                 <StateView session={session.id} step={timeline.number[Math.min(rested, timeline.length - 1)] ?? 1} before={timeline.number[rested - 1]} />
+              )}
+              {view === 'mind' && (
+                <Suspense fallback={<Loading />}>
+                  <MindView session={session.id} step={timeline.number[Math.min(rested, timeline.length - 1)] ?? 1} thoughts={timeline.thoughts} onStep={choose} />
+                </Suspense>
               )}
             </div>
           </div>
@@ -285,7 +295,7 @@ export function SessionPage({ id }: { id: string }) {
       {open === 'checkpoint' && <CheckpointDialog workspace={session.workspace} onClose={() => setOpen(null)} />}
       {open === 'branch' && number !== undefined && <BranchDialog workspace={session.workspace} from={`#${number}`} onClose={() => setOpen(null)} onDone={askAll} />}
       {open === 'rewind' && number !== undefined && (
-        <RewindDialog workspace={session.workspace} point={`#${number}`} name={`step #${number}`} onClose={() => setOpen(null)} onDone={askAll} />
+        <RewindDialog workspace={session.workspace} session={session.id} point={`#${number}`} name={`step #${number}`} onClose={() => setOpen(null)} onDone={askAll} />
       )}
     </div>
   );

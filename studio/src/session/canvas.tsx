@@ -265,8 +265,8 @@ export const TimelineCanvas = forwardRef<CanvasHandle, Props>(function TimelineC
     <div className="timeline">
       <div className="lanes" aria-hidden="true">
         {props.timeline.lanes.map((lane, index) => (
-          <span key={lane.worker ?? ''} style={{ top: laneTop(props.timeline, index), height: LANE }} title={lane.worker ?? props.agent}>
-            {lane.worker ? leaf(lane.worker) : props.agent}
+          <span key={`${lane.branch ?? ''} ${lane.worker ?? ''}`} className={lane.worker ? 'worker' : ''} style={{ top: laneTop(props.timeline, index), height: LANE }} title={[lane.branch, lane.worker ?? props.agent].filter(Boolean).join(': ')}>
+            {lane.worker ? leaf(lane.worker) : props.timeline.branched ? lane.branch : props.agent}
           </span>
         ))}
       </div>

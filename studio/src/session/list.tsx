@@ -155,7 +155,7 @@ export const StepList = memo(function StepList({
       role="listbox"
       aria-label="Steps"
       tabIndex={0}
-      aria-activedescendant={timeline.length ? `step-${timeline.number[selected]}` : undefined}
+      aria-activedescendant={selected >= first && selected <= last ? `step-${timeline.number[selected]}` : undefined}
       onScroll={(event) => become({ top: event.currentTarget.scrollTop, height: scroll.height })}
     >
       <div className="tall" role="presentation" style={{ height: timeline.length * ROW }}>

@@ -6,6 +6,16 @@ export const FAILED = 1;
 export const KEPT = 2;
 export const ROLLED_BACK = 4;
 export const ANNOTATED = 8;
+/** An agent stopped there at a breakpoint, or would have; told by its kind. */
+export const STOPPED = 16;
+const STOP = 'breakpoint-hit';
+
+export interface Lane {
+  branch: string | null;
+  worker: string | null;
+  steps: number;
+  errors: number;
+}
 
 /** Columns that grow while a session is live. */
 export class Timeline {
@@ -22,12 +32,16 @@ export class Timeline {
   flags: Uint8Array;
   readonly kinds: string[];
   readonly tools: string[];
-  readonly lanes: { worker: string | null; steps: number; errors: number }[];
+  readonly lanes: Lane[];
+  /** Whether the lanes are on more than one branch. */
+  readonly branched: boolean;
   readonly forks: { from: number; to: number }[];
-  readonly branches: { name: string; number: number; present: boolean }[];
+  readonly branches: Marks['branches'];
   readonly started: number;
   errors = 0;
   kept = 0;
+  /** Steps at which something was thought. */
+  thoughts = 0;
   hasLeftBehind = false;
 
   constructor(readonly marks: Marks) {
@@ -42,10 +56,13 @@ export class Timeline {
     this.flags = new Uint8Array(size);
     this.kinds = [...marks.kinds];
     this.tools = [...marks.tools];
-    this.lanes = marks.lanes.map((lane) => ({ worker: lane.worker ?? null, steps: lane.steps, errors: lane.errors }));
+    this.lanes = marks.lanes.map((lane) => ({ branch: lane.branch ?? null, worker: lane.worker ?? null, steps: lane.steps, errors: lane.errors }));
+    this.branched = new Set(this.lanes.map((lane) => lane.branch)).size > 1;
     this.forks = marks.forks;
     this.branches = marks.branches;
     this.started = marks.summary.started_at ? Date.parse(marks.summary.started_at) * 1000 : 0;
+    const thought = this.kinds.indexOf('reasoning');
+    const stop = this.kinds.indexOf(STOP);
     const looks = this.kinds.map((kind) => ORDER.indexOf(family(kind)));
     let number = 0;
     let at = 0;
@@ -53,7 +70,7 @@ export class Timeline {
       number += marks.number[i] ?? 0;
       at += marks.at_us[i] ?? 0;
       const kind = marks.kind[i] ?? 0;
-      const flags = marks.flags[i] ?? 0;
+      const flags = (marks.flags[i] ?? 0) | (kind === stop ? STOPPED : 0);
       this.number[i] = number;
       this.at[i] = at;
       this.kind[i] = kind;
@@ -64,6 +81,7 @@ export class Timeline {
       this.flags[i] = flags;
       if (flags & FAILED) this.errors++;
       if (flags & KEPT) this.kept++;
+      if (kind === thought) this.thoughts++;
       if (flags & ROLLED_BACK) this.hasLeftBehind = true;
     }
     this.length = marks.number.length;
@@ -79,8 +97,10 @@ export class Timeline {
     this.kind[i] = place(this.kinds, step.kind);
     this.look[i] = ORDER.indexOf(family(step.kind));
     this.tool[i] = step.tool ? place(this.tools, step.tool) + 1 : 0;
-    let lane = this.lanes.findIndex((one) => one.worker === (step.worker ?? null));
-    if (lane < 0) lane = this.lanes.push({ worker: step.worker ?? null, steps: 0, errors: 0 }) - 1;
+    const worker = step.worker ?? null;
+    const branch = this.branches.find((one) => one.present)?.name ?? this.lanes[0]?.branch ?? null;
+    let lane = this.lanes.findIndex((one) => one.worker === worker && one.branch === branch);
+    if (lane < 0) lane = this.lanes.push({ branch, worker, steps: 0, errors: 0 }) - 1;
     const failed = step.failed || family(step.kind) === 'error';
     const its = this.lanes[lane];
     if (its) {
@@ -89,9 +109,10 @@ export class Timeline {
     }
     this.lane[i] = lane;
     this.duration[i] = step.duration_us ?? 0;
-    this.flags[i] = (failed ? FAILED : 0) | (step.checkpoint ? KEPT : 0);
+    this.flags[i] = (failed ? FAILED : 0) | (step.checkpoint ? KEPT : 0) | (step.kind === STOP ? STOPPED : 0);
     if (failed) this.errors++;
     if (step.checkpoint) this.kept++;
+    if (step.kind === 'reasoning') this.thoughts++;
     return true;
   }
 

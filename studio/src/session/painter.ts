@@ -1,7 +1,7 @@
 // Draws a timeline on a canvas. Work for a frame is bounded by what can be seen: one pass over the visible steps that keeps
 // the most telling one for every pixel, then rectangles for runs of equal pixels.
 import { ORDER } from '../kinds';
-import { ANNOTATED, FAILED, KEPT, ROLLED_BACK, type Timeline } from './model';
+import { ANNOTATED, FAILED, KEPT, ROLLED_BACK, STOPPED, type Timeline } from './model';
 
 export interface Colours {
   ground: string;
@@ -28,7 +28,7 @@ const LEFT_BEHIND = 14;
 const TOP = OVERVIEW + AXIS;
 
 /** Which of two that share a pixel is seen: errors before checkpoints before prompts before the rest. */
-const WEIGHT = ORDER.map((family) => ({ error: 9, checkpoint: 6, prompt: 5, travel: 7, control: 8, task: 3, tool: 2, model: 1, other: 0 })[family]);
+const WEIGHT = ORDER.map((family) => ({ error: 9, checkpoint: 6, prompt: 5, travel: 7, control: 8, task: 3, thought: 4, tool: 2, model: 1, other: 0 })[family]);
 
 export const heightOf = (timeline: Timeline): number =>
   TOP + timeline.lanes.length * (LANE + (timeline.hasLeftBehind ? LEFT_BEHIND : 0)) + 6;
@@ -95,6 +95,7 @@ function large(context: CanvasRenderingContext2D, timeline: Timeline, view: Wind
       context.fill();
     } else context.fillRect(x, y, bar, tall);
     if (flags & KEPT && !behind) diamond(context, x + bar / 2, top + 6, 4, colours.families[ORDER.indexOf('checkpoint')] ?? colours.accent, (flags & ANNOTATED) !== 0);
+    if (flags & STOPPED) stopSign(context, x + bar / 2, top + 6, colours.families[ORDER.indexOf('control')] ?? colours.accent);
     if (flags & FAILED && !behind) {
       context.fillStyle = colours.error;
       context.fillRect(x, top + LANE - 4, bar, 3);
@@ -120,6 +121,18 @@ function diamond(context: CanvasRenderingContext2D, x: number, y: number, size: 
   }
 }
 
+/** Where a breakpoint held: the eight sides of a stop sign. */
+function stopSign(context: CanvasRenderingContext2D, x: number, y: number, colour: string) {
+  context.beginPath();
+  for (let corner = 0; corner < 8; corner++) {
+    const angle = (corner + 0.5) * (Math.PI / 4);
+    context.lineTo(x + 5 * Math.cos(angle), y + 5 * Math.sin(angle));
+  }
+  context.closePath();
+  context.fillStyle = colour;
+  context.fill();
+}
+
 let pixels = new Uint8Array(0);
 
 /** Many steps for a pixel: the most telling one is seen. */
@@ -140,7 +153,7 @@ function small(context: CanvasRenderingContext2D, timeline: Timeline, view: Wind
     const its = look[i] ?? 0;
     const seen = pixels[place] ?? 0;
     if (seen === 0 || (WEIGHT[its] ?? 0) > (WEIGHT[seen - 1] ?? 0)) pixels[place] = its + 1;
-    pixels[marksAt + place] = (pixels[marksAt + place] ?? 0) | (flag & (FAILED | KEPT));
+    pixels[marksAt + place] = (pixels[marksAt + place] ?? 0) | (flag & (FAILED | KEPT | STOPPED));
   }
   const wide = Math.max(1, view.scale);
   for (let row = 0; row < rows; row++) {
@@ -171,6 +184,7 @@ function small(context: CanvasRenderingContext2D, timeline: Timeline, view: Wind
         context.fillStyle = colours.families[ORDER.indexOf('checkpoint')] ?? colours.accent;
         context.fillRect(x, top + 4, Math.max(1.5, wide), 4);
       }
+      if (mark & STOPPED) stopSign(context, x + wide / 2, top + 6, colours.families[ORDER.indexOf('control')] ?? colours.accent);
     }
   }
   context.globalAlpha = 1;
@@ -201,9 +215,11 @@ function clock(us: number, isShort: boolean): string {
   return `${hours ? `${hours}:` : ''}${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
 }
 
-/** Where the line goes on from elsewhere: an arc from there. */
+/** Where the line goes on from elsewhere: from the lane of the step it grew from to its own, or an arc where both are one. */
 function forks(context: CanvasRenderingContext2D, timeline: Timeline, view: Window, width: number, colours: Colours) {
-  context.strokeStyle = colours.families[ORDER.indexOf('travel')] ?? colours.accent;
+  const colour = colours.families[ORDER.indexOf('travel')] ?? colours.accent;
+  context.strokeStyle = colour;
+  context.fillStyle = colour;
   context.lineWidth = 1.5;
   for (const fork of timeline.forks.slice(-500)) {
     const from = timeline.indexOf(fork.from);
@@ -211,11 +227,21 @@ function forks(context: CanvasRenderingContext2D, timeline: Timeline, view: Wind
     const a = (from - view.start + 0.5) * view.scale;
     const b = (to - view.start + 0.5) * view.scale;
     if (Math.max(a, b) < 0 || Math.min(a, b) > width) continue;
-    const y = laneTop(timeline, timeline.lane[to] ?? 0) + LANE - 5;
+    const start = laneTop(timeline, timeline.lane[from] ?? 0) + LANE - 5;
+    const end = laneTop(timeline, timeline.lane[to] ?? 0) + (start > laneTop(timeline, timeline.lane[to] ?? 0) + LANE ? LANE - 5 : 12);
     context.beginPath();
-    context.moveTo(a, y);
-    context.quadraticCurveTo((a + b) / 2, y + 18, b, y);
+    context.moveTo(a, start);
+    if (timeline.lane[from] === timeline.lane[to]) context.quadraticCurveTo((a + b) / 2, start + 18, b, start);
+    else {
+      // Down beside the step it left, then along its own lane: lines of several branches stay apart.
+      const bend = Math.min(18, Math.abs(b - a) / 2) * Math.sign(b - a || 1);
+      context.bezierCurveTo(a, end, a, end, a + bend, end);
+      context.lineTo(b, end);
+    }
     context.stroke();
+    context.beginPath();
+    context.arc(a, start, 2.5, 0, 2 * Math.PI);
+    context.fill();
   }
 }
 
@@ -250,12 +276,14 @@ export function paintOverview(context: CanvasRenderingContext2D, timeline: Timel
   const time = new Float64Array(columns);
   const errors = new Uint8Array(columns);
   const kept = new Uint8Array(columns);
+  const stops = new Uint8Array(columns);
   for (let i = 0; i < timeline.length; i++) {
     const x = Math.min(columns - 1, Math.floor((i * columns) / timeline.length));
     time[x] = (time[x] ?? 0) + Math.max(0, (timeline.at[i] ?? 0) - (timeline.at[i - 1] ?? 0));
     const flags = timeline.flags[i] ?? 0;
     if (flags & FAILED) errors[x] = 1;
     if (flags & KEPT) kept[x] = 1;
+    if (flags & STOPPED) stops[x] = 1;
   }
   // What took long stands high; by its logarithm, since a build takes a thousand times as long as reading a file.
   const tallest = Math.log1p(time.reduce((most, value) => Math.max(most, value), 1));
@@ -267,6 +295,10 @@ export function paintOverview(context: CanvasRenderingContext2D, timeline: Timel
     if (kept[x]) {
       context.fillStyle = colours.families[ORDER.indexOf('checkpoint')] ?? colours.accent;
       context.fillRect(x * wide, OVERVIEW - 5, Math.max(1.5, wide - gap), 3);
+    }
+    if (stops[x]) {
+      context.fillStyle = colours.families[ORDER.indexOf('control')] ?? colours.accent;
+      context.fillRect(x * wide, 2, Math.max(2, wide - gap), 4);
     }
   }
 }

@@ -38,6 +38,12 @@ pub struct Seen {
     pub(crate) place: Option<Place>,
 }
 
+/// A session that another one goes on from, and the number before which its steps count.
+struct Forebear {
+    session: Session,
+    before: Option<u64>,
+}
+
 impl Workspace<'_> {
     /// The moment that a point names. Unlike for files, a time is exact: thoughts between two checkpoints count.
     pub fn moment(
@@ -95,6 +101,11 @@ impl Workspace<'_> {
 
     /// The mind of a session at a moment.
     pub fn mind_at(&self, session: &Session, moment: &Moment) -> Result<Seen, EngineError> {
+        self.mind_beside(session, moment, &Mind::default())
+    }
+
+    /// The same, without reading again what it shares with a mind of that session that is known.
+    pub fn mind_beside(&self, session: &Session, moment: &Moment, known: &Mind) -> Result<Seen, EngineError> {
         let step = match moment {
             Moment::Now => self.last_thought(session, Query::default())?,
             Moment::Step(number) => {
@@ -112,35 +123,70 @@ impl Workspace<'_> {
             },
         };
         let Some(step) = step else { return Ok(Seen { mind: Mind::default(), step: None, place: None }) };
-        let state = State::load(self.store(), step.checkpoint.step.state)?;
-        let (mind, place) = self.load_mind(state.reasoning)?;
+        let (mind, place) = self.mind_of(&step, known)?;
         Ok(Seen { mind, step: Some(step), place })
+    }
+
+    /// The mind after a thought. What it shares with one that is known is not read again.
+    pub(super) fn mind_of(
+        &self,
+        thought: &StoredCheckpoint,
+        known: &Mind,
+    ) -> Result<(Mind, Option<Place>), EngineError> {
+        match State::load(self.store(), thought.checkpoint.step.state)?.reasoning {
+            None => Ok((Mind::default(), None)),
+            Some(root) => {
+                let (mind, place) = known.load_other(&StoreSource(self.store()), root)?;
+                Ok((mind, Some(place)))
+            }
+        }
     }
 
     /// The newest step among those asked for at which the session, or the one it was forked from, thought something else than
     /// before.
     fn last_thought(&self, session: &Session, query: Query) -> Result<Option<StoredCheckpoint>, EngineError> {
         let mut query = Query { kinds: vec![StepKind::Reasoning], limit: Some(1), ..query };
-        let mut of = Some(session.clone());
+        let mut of = Some(Forebear { session: session.clone(), before: query.before });
         let mut seen: Vec<SessionId> = Vec::new();
-        while let Some(session) = of.filter(|session| !seen.contains(&session.id)) {
-            query.session = Some(session.id);
+        while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
+            (query.session, query.before) = (Some(one.session.id), one.before);
             let found = self.store().steps(self.record.id, &query)?.pop();
             if found.is_some() {
                 return Ok(found);
             }
-            seen.push(session.id);
-            of = match session.info.forked_from {
-                Some((parent, at)) => {
-                    let fork = self.store().step(at)?.map(|stored| stored.checkpoint.step.number);
-                    let until = fork.unwrap_or(u64::MAX - 1) + 1;
-                    query.before = Some(query.before.map_or(until, |before| before.min(until)));
-                    self.store().session(parent)?
-                }
-                None => None,
-            };
+            seen.push(one.session.id);
+            of = self.forebear(&one)?;
         }
         Ok(None)
+    }
+
+    /// Every thought of a session, and of those it was forked from as far as it goes on from them, oldest first.
+    pub(super) fn thoughts(&self, session: &Session) -> Result<Vec<StoredCheckpoint>, EngineError> {
+        let mut parts: Vec<Vec<StoredCheckpoint>> = Vec::new();
+        let mut of = Some(Forebear { session: session.clone(), before: None });
+        let mut seen: Vec<SessionId> = Vec::new();
+        while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
+            let query = Query {
+                kinds: vec![StepKind::Reasoning],
+                session: Some(one.session.id),
+                before: one.before,
+                oldest_first: true,
+                ..Query::default()
+            };
+            parts.push(self.store().steps(self.record.id, &query)?);
+            seen.push(one.session.id);
+            of = self.forebear(&one)?;
+        }
+        Ok(parts.into_iter().rev().flatten().collect())
+    }
+
+    /// The session that one was forked from, up to there.
+    fn forebear(&self, of: &Forebear) -> Result<Option<Forebear>, EngineError> {
+        let Some((parent, at)) = of.session.info.forked_from else { return Ok(None) };
+        let fork = self.store().step(at)?.map(|stored| stored.checkpoint.step.number);
+        let until = fork.unwrap_or(u64::MAX - 1) + 1;
+        let before = Some(of.before.map_or(until, |before| before.min(until)));
+        Ok(self.store().session(parent)?.map(|session| Forebear { session, before }))
     }
 
     pub(super) fn load_mind(&self, root: Option<Hash>) -> Result<(Mind, Option<Place>), EngineError> {

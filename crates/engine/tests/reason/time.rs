@@ -291,3 +291,43 @@ fn secrets_are_not_put_on_the_board() {
     let detail = workspace.detail_of(&step.checkpoint.step).unwrap().unwrap().to_string();
     assert!(!detail.contains(secret) && !step.checkpoint.step.summary.contains(secret));
 }
+
+#[test]
+fn the_history_of_confidence_is_what_each_moment_says() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let session = place.session(&workspace);
+    assert_eq!(workspace.confidence_history(&session, 100).unwrap().moments, []);
+    let mut thinker = Thinker::new(&workspace, &session);
+    for number in 1..=60u32 {
+        place.wait(1);
+        match number % 4 {
+            1 => drop(think(&mut thinker, propose(&format!("hypothesis {number}")))),
+            2 => drop(think(&mut thinker, evidence(1 + number % (number / 4 + 1), 0.3, &number.to_string()))),
+            3 if number > 30 => drop(think(&mut thinker, evidence(2, -0.2, &number.to_string()))),
+            _ => place.report(&workspace, StepKind::AgentStep, None, Effect::None),
+        }
+    }
+    let restored = thinker.restore(&Moment::Step(20), false).unwrap();
+    assert!(restored.step.is_some());
+    let whole = workspace.confidence_history(&session, 1000).unwrap();
+    assert_eq!((whole.every, whole.moments.len()), (1, whole.thoughts));
+    for most in [1000, 7, 1] {
+        let history = workspace.confidence_history(&session, most).unwrap();
+        assert!(history.moments.len() <= most && history.thoughts == whole.thoughts);
+        assert_eq!(history.moments.last(), whole.moments.last(), "the last thought is always told");
+        for (moment, (number, _)) in history.moments.iter().enumerate() {
+            let mind = workspace.mind_at(&session, &Moment::Step(*number)).unwrap().mind;
+            let confidences = mind.confidences();
+            for (id, line) in &history.lines {
+                let at = line.at.partition_point(|at| *at <= moment);
+                let told = at.checked_sub(1).and_then(|at| line.confidence[at]);
+                assert_eq!(told, confidences.get(id).copied(), "H{id} at #{number}");
+                let status = at.checked_sub(1).and_then(|at| line.status[at]);
+                assert_eq!(status, mind.hypotheses.get(*id).map(|known| known.status));
+            }
+            assert!(confidences.keys().all(|id| history.lines.contains_key(id)));
+        }
+    }
+}

@@ -150,9 +150,24 @@ proptest! {
                 place = Some(written.place);
             }
         }
-        for (root, mind) in &versions {
+        let mut read = Mind::default();
+        for (at, (root, mind)) in versions.iter().enumerate() {
             let (loaded, _) = Mind::load(&objects, *root).unwrap();
             prop_assert_eq!(&loaded, mind);
+            // Read by somebody who knows another version, earlier or later.
+            let next = read.load_other(&objects, *root).unwrap().0;
+            prop_assert_eq!(&next, mind);
+            let changed = |number: &u32| read.confidence(HypothesisId(*number)).ok() != next.confidence(HypothesisId(*number)).ok();
+            let touched = read.hypotheses_touched(&next);
+            let newest = read.hypotheses.newest().max(next.hypotheses.newest());
+            prop_assert!((1..=newest).filter(changed).all(|number| touched.contains(&number)));
+            let all = next.confidences();
+            let some = next.confidences_of(|number| touched.contains(&number));
+            prop_assert!(some.iter().all(|(number, confidence)| all[number].to_bits() == confidence.to_bits()));
+            read = next;
+            if at % 3 == 0 {
+                read = versions[versions.len() - 1].1.clone();
+            }
             // Written all at once, without knowing any earlier version.
             let anew: Mind = loaded;
             let written = anew.store(&Objects::default(), None).unwrap();

@@ -6,9 +6,10 @@ use stepback_mind::item::{
     Act, BeliefKind, Check, ContradictionStatus, Criticality, DependencyKind, ExperimentStatus, GapKind,
     GapStatus, HypothesisStatus, Measure, Outcome, Severity,
 };
+use stepback_mind::picture::Picture;
 use stepback_mind::recovery::Around;
 use stepback_mind::table::MOST;
-use stepback_mind::{Cause, Effect, Mind, MindError, Mutation};
+use stepback_mind::{Cause, Effect, Kind, Mind, MindError, Mutation};
 
 fn apply(mind: &mut Mind, mutation: Mutation) -> Effect {
     mind.apply(&mutation, &origin(1)).unwrap()
@@ -449,4 +450,59 @@ fn a_damaged_or_newer_mind_is_refused() {
         let error = Mind::load(&objects, root).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
+}
+
+#[test]
+fn a_picture_is_drawn_around_what_one_looks_at() {
+    let mut mind = Mind::default();
+    apply(&mut mind, propose("it"));
+    for _ in 0..9 {
+        apply(&mut mind, belief(BeliefKind::Inference, None, None));
+    }
+    // B1 ← B2 ← B3 … B6, and B7, B8, B9 alone.
+    (2..=6).for_each(|number| drop(apply(&mut mind, depend(number, number - 1, 0.5))));
+    apply(
+        &mut mind,
+        Mutation::Contradict {
+            left: BeliefId(9).into(),
+            right: HypothesisId(1).into(),
+            reason: "both cannot be".into(),
+            severity: Severity::High,
+        },
+    );
+    let names =
+        |picture: &Picture| picture.nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let all = mind.picture(None, 100);
+    assert_eq!((names(&all).as_str(), all.left_out), ("H1 B1 B2 B3 B4 B5 B6 B7 B8 B9", 0));
+    let edges: Vec<String> =
+        all.edges.iter().map(|edge| format!("{} {} {}", edge.from, edge.how, edge.to)).collect();
+    assert_eq!(edges.len(), 6);
+    assert!(
+        edges.contains(&"B2 requires B1".to_owned()) && edges.contains(&"H1 contradicts B9".to_owned()),
+        "{edges:?}"
+    );
+    let near = mind.picture(Some(BeliefId(4).into()), 3);
+    assert_eq!((names(&near).as_str(), near.left_out), ("B3 B4 B5", 7));
+    assert_eq!(near.edges.len(), 2);
+    let newest = mind.picture(None, 3);
+    assert_eq!(names(&newest), "H1 B8 B9");
+    // What is not there, and what nobody looks at.
+    assert_eq!(mind.picture(Some(BeliefId(99).into()), 9).nodes, []);
+    assert_eq!(mind.picture(None, 0).left_out, 10);
+    assert_eq!(Mind::default().picture(None, 9), Picture::default());
+}
+
+#[test]
+fn what_matters_most_comes_first() {
+    let mut mind = Mind::default();
+    for name in ["a", "b", "c", "d"] {
+        apply(&mut mind, propose(name));
+    }
+    apply(&mut mind, evidence(3, 0.8, "book"));
+    apply(&mut mind, set(1, HypothesisStatus::Rejected));
+    apply(&mut mind, evidence(2, -0.8, "paper"));
+    let order = |kind| mind.in_order(kind).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!(order(Kind::Hypothesis), "H3 H4 H2 H1");
+    assert_eq!(order(Kind::Evidence), "E2 E1");
+    assert_eq!(order(Kind::Note), "");
 }

@@ -14,6 +14,7 @@ use super::points::resolved;
 use crate::documents::OperationDocument;
 use crate::documents::branches::BranchDocument;
 use crate::documents::files::ChangeDocument;
+use crate::documents::timeline::TipDocument;
 use crate::extract::{Json, Path, Query, percent_encoded};
 use crate::page::Page;
 use crate::problem::Problem;
@@ -58,8 +59,10 @@ pub async fn list(
 fn all(workspace: &Workspace<'_>) -> Result<Vec<BranchDocument>, Problem> {
     let (branches, reruns) = (workspace.branches()?, workspace.reruns()?);
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
-    let mut items: Vec<_> =
-        branches.iter().map(|branch| BranchDocument::of(branch, rerun(&branch.name))).collect();
+    let lines = TipDocument::all(&workspace.lines()?);
+    let line = |name: &str| lines.iter().find(|line| line.name == name).cloned();
+    let of = |branch| BranchDocument::of(branch, line(&branch.name), rerun(&branch.name));
+    let mut items: Vec<_> = branches.iter().map(of).collect();
     // One whose branch is gone although it came to its end was forgotten.
     let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
     let came_to_one = |rerun: &&Rerun| rerun.session.is_some() || rerun.status == Fate::Completed;

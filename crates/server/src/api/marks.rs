@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
+use stepback_engine::lines::Lines;
 use stepback_engine::timeline::{Cursor, is_error};
 use stepback_model::ids::StepId;
 use stepback_store::port::{Query as Steps, StoredCheckpoint};
@@ -31,22 +32,15 @@ pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Jso
         let query =
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
         let cursor = Cursor::new(engine.store.steps(workspace.record.id, &query)?);
-        let left_behind = workspace.left_behind()?;
-        let branches = workspace.branches()?;
-        let lanes = Lanes::of(cursor.steps());
+        let lines = workspace.lines()?;
+        let lanes = Lanes::of(cursor.steps(), &lines);
         let (mut kinds, mut tools) = (Names::default(), Names::default());
         let kept = cursor.steps().iter().filter(|stored| stored.checkpoint.trigger.is_some()).count();
         let mut marks = MarksDocument {
             session: session.id.to_string(),
             summary: SummaryDocument::of(&cursor.summary(), kept as u64),
-            branches: (branches.iter())
-                .map(|branch| TipDocument {
-                    name: branch.name.clone(),
-                    number: branch.tip.checkpoint.step.number,
-                    present: branch.present,
-                })
-                .collect(),
-            forks: forks(cursor.steps()),
+            branches: TipDocument::all(&lines),
+            forks: forks(cursor.steps(), &lines),
             ..MarksDocument::default()
         };
         let (mut number, mut at) = (0, 0);
@@ -69,7 +63,7 @@ pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Jso
             marks.flags.push(
                 bit(is_error(step), FAILED)
                     | bit(checkpoint.trigger.is_some(), KEPT)
-                    | bit(left_behind.has(stored), ROLLED_BACK)
+                    | bit(lines.left_behind(stored), ROLLED_BACK)
                     | bit(annotated, ANNOTATED),
             );
         }
@@ -99,20 +93,21 @@ impl Names {
     }
 }
 
-/// Where the line of kept steps goes on from elsewhere than from the one before.
-fn forks(steps: &[StoredCheckpoint]) -> Vec<ForkDocument> {
-    let mut numbers: HashMap<StepId, u64> = HashMap::new();
+/// Where the line of kept steps goes on from elsewhere than from the one before, or on another branch. Rewinds and switches are steps of whoever
+/// asked for them, so what a step grew from is looked for beyond them, up to a step of the session.
+fn forks(steps: &[StoredCheckpoint], lines: &Lines) -> Vec<ForkDocument> {
+    let kept = steps.iter().filter(|stored| stored.checkpoint.trigger.is_some());
+    let mut known: HashMap<StepId, usize> = HashMap::new();
     let mut last = None;
     let mut forks = Vec::new();
-    for stored in steps.iter().filter(|stored| stored.checkpoint.trigger.is_some()) {
-        let step = &stored.checkpoint.step;
-        if let (Some(parent), Some(last)) = (step.parent, last)
-            && parent != last
-            && let Some(from) = numbers.get(&parent)
+    for stored in kept {
+        let (step, branch) = (&stored.checkpoint.step, lines.branch_of(stored));
+        if let Some((parent, from)) = lines.grown_from(step.id, |id| known.contains_key(&id))
+            && (last != Some(parent) || known.get(&parent) != Some(&branch))
         {
-            forks.push(ForkDocument { from: *from, to: step.number });
+            forks.push(ForkDocument { from, to: step.number });
         }
-        numbers.insert(step.id, step.number);
+        known.insert(step.id, branch);
         last = Some(step.id);
     }
     forks

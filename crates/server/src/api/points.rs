@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::work::{self, Work};
 
 /// Longest point that is looked at, in bytes.
-const LONGEST: usize = 1000;
+pub const LONGEST: usize = 1000;
 
 /// The step that a point names: `#12`, `@-1`, `error`, `15 minutes ago`, a label, …
 #[utoipa::path(get, path = "/workspaces/{workspace}/points/{point}", tag = "steps",

@@ -15,6 +15,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use stepback_agents::policy::Tools;
+use stepback_agents::transcript::Home;
 use stepback_engine::reruns::Rerun;
 use stepback_exchange::prices::Prices;
 use stepback_model::ids::WorkspaceId;
@@ -34,7 +35,7 @@ use crate::work::{self, Work};
 /// So many run at once: each starts an agent.
 const AT_ONCE: usize = 4;
 
-/// What reruns need besides the store.
+/// What a server knows of the machine it runs on, besides the store: what reruns need, and settings of the person.
 #[derive(Clone, Debug)]
 pub struct Stage {
     /// Our own program.
@@ -43,12 +44,16 @@ pub struct Stage {
     pub store: PathBuf,
     /// The person's home.
     pub home: PathBuf,
+    /// Where agents keep their conversations; nothing, if nobody has a home here.
+    pub agents: Option<Home>,
     /// The person's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// What models cost.
     pub prices: Prices,
     /// A file of certificates that are trusted beside those of the system.
     pub certificates: Option<PathBuf>,
+    /// Bytes that the store should stay within.
+    pub budget: Option<u64>,
 }
 
 /// Reruns of this server that are not at their end, with what ends them.

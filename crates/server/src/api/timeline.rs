@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
+use stepback_engine::lines::Lines;
 use stepback_engine::timeline::{Cursor, is_error};
 use stepback_store::port::{Query as Steps, StoredCheckpoint};
 
 use crate::documents::StepDocument;
 use crate::documents::timeline::{
-    LaneDocument, SummaryDocument, TimelineDocument, TimelineStepDocument, TipDocument,
+    LaneDocument, LinesDocument, StretchDocument, SummaryDocument, TimelineDocument, TimelineStepDocument,
+    TipDocument,
 };
 use crate::extract::{Json, Path, Query};
 use crate::page::{self, Paging};
@@ -33,9 +35,8 @@ pub async fn get(
         let mut steps = engine.store.steps(workspace.record.id, &query)?;
         steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
         let cursor = Cursor::new(steps);
-        let left_behind = workspace.left_behind()?;
-        let branches = workspace.branches()?;
-        let lanes = Lanes::of(cursor.steps());
+        let lines = workspace.lines()?;
+        let lanes = Lanes::of(cursor.steps(), &lines);
         let kept = cursor.steps().iter().filter(|stored| stored.checkpoint.trigger.is_some()).count();
         let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
         let wanted = cursor.steps().iter().filter(|stored| number(stored) > after);
@@ -46,15 +47,15 @@ pub async fn get(
             &about,
             |stored| number(stored),
             |stored| {
-                let id = stored.checkpoint.step.id;
+                let own = stored.checkpoint.step.number;
                 TimelineStepDocument {
                     step: StepDocument::of(stored),
                     lane: lanes.place(stored),
                     since_start_us: u64::try_from(cursor.since_start(stored).as_micros()).unwrap_or(u64::MAX),
-                    rolled_back: left_behind.has(stored),
-                    branches: (branches.iter())
-                        .filter(|branch| branch.tip.checkpoint.step.id == id)
-                        .map(|branch| branch.name.clone())
+                    rolled_back: lines.left_behind(stored),
+                    branches: (lines.branches.iter())
+                        .filter(|line| line.tip == own)
+                        .map(|line| line.name.clone())
                         .collect(),
                 }
             },
@@ -63,13 +64,7 @@ pub async fn get(
             session: session.id.to_string(),
             summary: SummaryDocument::of(&cursor.summary(), kept as u64),
             lanes: lanes.documents,
-            branches: (branches.iter())
-                .map(|branch| TipDocument {
-                    name: branch.name.clone(),
-                    number: number(&branch.tip),
-                    present: branch.present,
-                })
-                .collect(),
+            branches: TipDocument::all(&lines),
             items: shown.items,
             next_cursor: shown.next_cursor,
         }))
@@ -77,36 +72,92 @@ pub async fn get(
     .await
 }
 
-/// The lanes of a session: the agent itself first, then sub-agents as they appear.
-pub(super) struct Lanes {
+/// The lanes of a session: branch by branch, on each the agent itself first, then sub-agents as they appear.
+pub(super) struct Lanes<'l> {
     pub(super) documents: Vec<LaneDocument>,
-    places: HashMap<Option<String>, usize>,
+    lines: &'l Lines,
+    /// For every branch, the lanes of those at work on it.
+    places: Vec<HashMap<Option<String>, usize>>,
 }
 
-impl Lanes {
-    pub(super) fn of(steps: &[StoredCheckpoint]) -> Self {
-        let mut lanes = Self { documents: Vec::new(), places: HashMap::new() };
-        lanes.add(None);
-        for step in steps.iter().map(|stored| &stored.checkpoint.step) {
-            let place = lanes.add(step.facts.worker.clone());
-            if let Some(lane) = lanes.documents.get_mut(place) {
-                lane.steps += 1;
-                lane.errors += u64::from(is_error(step));
+impl<'l> Lanes<'l> {
+    pub(super) fn of(steps: &[StoredCheckpoint], lines: &'l Lines) -> Self {
+        let branches = lines.branches.len().max(1);
+        let mut found: Vec<Vec<LaneDocument>> = vec![Vec::new(); branches];
+        let mut places: Vec<HashMap<Option<String>, usize>> = vec![HashMap::new(); branches];
+        for stored in steps {
+            let (step, branch) = (&stored.checkpoint.step, lines.branch_of(stored));
+            let (lanes, places) = (&mut found[branch], &mut places[branch]);
+            // The agent itself comes first, even where a sub-agent was at work before it.
+            for worker in [&None, &step.facts.worker] {
+                if !places.contains_key(worker) {
+                    places.insert(worker.clone(), lanes.len());
+                    let branch = lines.branches.get(branch).map(|line| line.name.clone());
+                    lanes.push(LaneDocument { branch, worker: worker.clone(), steps: 0, errors: 0 });
+                }
             }
+            let lane = &mut lanes[places[&step.facts.worker]];
+            lane.steps += 1;
+            lane.errors += u64::from(is_error(step));
         }
-        lanes
-    }
-
-    fn add(&mut self, worker: Option<String>) -> usize {
-        let next = self.documents.len();
-        let place = *self.places.entry(worker.clone()).or_insert(next);
-        if place == next {
-            self.documents.push(LaneDocument { worker, steps: 0, errors: 0 });
+        let mut before = 0;
+        for (lanes, places) in found.iter().zip(&mut places) {
+            places.values_mut().for_each(|place| *place += before);
+            before += lanes.len();
         }
-        place
+        let mut documents: Vec<LaneDocument> = found.into_iter().flatten().collect();
+        if documents.is_empty() {
+            let branch = lines.branches.first().map(|line| line.name.clone());
+            documents.push(LaneDocument { branch, worker: None, steps: 0, errors: 0 });
+        }
+        Self { documents, lines, places }
     }
 
     pub(super) fn place(&self, stored: &StoredCheckpoint) -> u64 {
-        self.places.get(&stored.checkpoint.step.facts.worker).map_or(0, |place| *place as u64)
+        let places = self.places.get(self.lines.branch_of(stored));
+        let place = places.and_then(|places| places.get(&stored.checkpoint.step.facts.worker));
+        place.map_or(0, |place| *place as u64)
     }
+}
+
+/// On which branches a session was, and which of its steps rewinds have left behind.
+#[utoipa::path(get, path = "/sessions/{session}/lines", tag = "steps",
+    params(("session" = String, Path, description = "The session")),
+    responses((status = 200, body = LinesDocument), (status = "default", body = Problem)))]
+pub async fn lines(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<LinesDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let query =
+            Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
+        let lines = workspace.lines()?;
+        let all = |query: &Steps| engine.store.steps(workspace.record.id, query);
+        // Where there is one line and nothing was left, a hundred thousand steps need not be looked at to say so.
+        let steps = match lines.is_one() {
+            true => {
+                let mut ends = all(&Steps { limit: Some(1), ..query.clone() })?;
+                ends.extend(all(&Steps { limit: Some(1), oldest_first: false, ..query })?);
+                ends
+            }
+            false => all(&query)?,
+        };
+        let mut stretches: Vec<StretchDocument> = Vec::new();
+        for stored in &steps {
+            let number = stored.checkpoint.step.number;
+            let branch = lines.branches.get(lines.branch_of(stored)).map(|line| line.name.as_str());
+            let rolled_back = lines.left_behind(stored);
+            match stretches.last_mut() {
+                Some(last) if last.branch.as_deref() == branch && last.rolled_back == rolled_back => {
+                    last.last = number;
+                }
+                _ => stretches.push(StretchDocument {
+                    first: number,
+                    last: number,
+                    branch: branch.map(str::to_owned),
+                    rolled_back,
+                }),
+            }
+        }
+        Ok(Json(LinesDocument { branches: TipDocument::all(&lines), stretches }))
+    })
+    .await
 }

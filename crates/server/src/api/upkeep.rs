@@ -25,6 +25,8 @@ pub struct StatisticsDocument {
     pub stored_bytes: u64,
     /// Bytes the store occupies in all.
     pub total_bytes: u64,
+    /// Bytes that it should stay within, if somebody set that.
+    pub budget_bytes: Option<u64>,
     /// Workspaces.
     pub workspaces: u64,
     /// Checkpoints that are not hidden.
@@ -54,13 +56,15 @@ pub struct AgentStatisticsDocument {
 #[utoipa::path(get, path = "/statistics", tag = "upkeep",
     responses((status = 200, body = StatisticsDocument), (status = "default", body = Problem)))]
 pub async fn statistics(State(work): State<Work>) -> Result<Json<StatisticsDocument>, Problem> {
-    work.run(|engine| {
+    let budget_bytes = work.stage().and_then(|stage| stage.budget);
+    work.run(move |engine| {
         let usage = engine.store.usage()?;
         let mut found = StatisticsDocument {
             objects: usage.objects,
             raw_bytes: usage.raw_bytes,
             stored_bytes: usage.stored_bytes,
             total_bytes: usage.total_bytes,
+            budget_bytes,
             ..StatisticsDocument::default()
         };
         let mut cost = 0_u64;

@@ -7,6 +7,7 @@ use stepback_engine::reruns::{Fate, Rerun};
 use utoipa::ToSchema;
 
 use super::StepDocument;
+use super::timeline::{PartingDocument, TipDocument};
 
 /// A named line of steps, or a rerun that has not come to one yet.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -19,15 +20,24 @@ pub struct BranchDocument {
     pub present: bool,
     /// `active`, or how far the rerun got that makes it: `pending`, `running`, `completed`, `failed`.
     pub status: String,
+    /// Where it left another branch; none for the first, and for a rerun that has not come to a branch.
+    pub from: Option<PartingDocument>,
+    /// The number of the first kept step that is its own; none if it has none yet.
+    pub first: Option<u64>,
+    /// How many kept steps are its own.
+    pub own: u64,
     /// What is known about that rerun.
     #[schema(value_type = Option<Object>)]
     pub rerun: Option<Value>,
 }
 
 impl BranchDocument {
-    /// Of a branch, and the rerun that made it.
-    pub fn of(branch: &Branch, rerun: Option<&Rerun>) -> Self {
+    /// Of a branch, the line it is, and the rerun that made it.
+    pub fn of(branch: &Branch, line: Option<TipDocument>, rerun: Option<&Rerun>) -> Self {
         Self {
+            first: line.as_ref().and_then(|line| line.first),
+            own: line.as_ref().map_or(0, |line| line.own),
+            from: line.and_then(|line| line.from),
             name: branch.name.clone(),
             tip: Some(StepDocument::of(&branch.tip)),
             present: branch.present,
@@ -42,6 +52,9 @@ impl BranchDocument {
             name: rerun.branch.clone(),
             tip: None,
             present: false,
+            from: None,
+            first: None,
+            own: 0,
             status: fate(rerun).to_owned(),
             rerun: serde_json::to_value(rerun).ok(),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
+use stepback_engine::lines::{Line, Lines};
 use stepback_engine::timeline::Summary;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -58,9 +59,11 @@ impl SummaryDocument {
     }
 }
 
-/// Steps that belong side by side: those of the agent itself, or of one of its sub-agents.
+/// Steps that belong side by side: those of the agent itself, or of one of its sub-agents, on one branch.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct LaneDocument {
+    /// The branch; none if the workspace has none yet.
+    pub branch: Option<String>,
     /// The sub-agent; none for the agent itself.
     pub worker: Option<String>,
     /// How many steps it has.
@@ -69,7 +72,7 @@ pub struct LaneDocument {
     pub errors: u64,
 }
 
-/// A branch that begins or stands at a step.
+/// A branch: where it stands, and where it left another one.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TipDocument {
     /// Its name.
@@ -78,6 +81,61 @@ pub struct TipDocument {
     pub number: u64,
     /// Whether the workspace stands on it.
     pub present: bool,
+    /// Where it left another branch; none for the first.
+    pub from: Option<PartingDocument>,
+    /// The number of the first kept step that is its own; none if it has none yet.
+    pub first: Option<u64>,
+    /// How many kept steps are its own.
+    pub own: u64,
+}
+
+/// Where a branch left another one.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct PartingDocument {
+    /// The other branch.
+    pub branch: String,
+    /// The number of the newest step that both have.
+    pub number: u64,
+}
+
+impl TipDocument {
+    /// All branches of a workspace.
+    pub fn all(lines: &Lines) -> Vec<Self> {
+        let of = |line: &Line| Self {
+            name: line.name.clone(),
+            number: line.tip,
+            present: line.present,
+            from: line.from.and_then(|(place, number)| {
+                let branch = lines.branches.get(place)?.name.clone();
+                Some(PartingDocument { branch, number })
+            }),
+            first: line.first,
+            own: line.own,
+        };
+        lines.branches.iter().map(of).collect()
+    }
+}
+
+/// Steps of a session in a row that are on one branch, all of them left behind or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct StretchDocument {
+    /// The number of the first.
+    pub first: u64,
+    /// The number of the last.
+    pub last: u64,
+    /// The branch; none if the workspace has none yet.
+    pub branch: Option<String>,
+    /// Whether a rewind has left them behind.
+    pub rolled_back: bool,
+}
+
+/// On which branches a session was, and what of it was left behind.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct LinesDocument {
+    /// The branches of the workspace: one that others left comes before them.
+    pub branches: Vec<TipDocument>,
+    /// The steps of the session, oldest first.
+    pub stretches: Vec<StretchDocument>,
 }
 
 /// A step with its place on the timeline.

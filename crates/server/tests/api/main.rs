@@ -8,6 +8,7 @@ mod find;
 mod following;
 mod ingest;
 mod live;
+mod mind;
 mod otlp;
 mod past;
 mod plans;

@@ -24,7 +24,7 @@ fn a_timeline_tells_what_a_session_did_and_what_was_left_behind() {
     assert_eq!(summary["kinds"], json!({ "tool-start": 2, "tool-end": 2 }));
     assert_eq!(summary["tools"], json!({ "Edit": 2 }));
     assert!(summary["duration_us"].as_u64().unwrap() > 0);
-    assert_eq!(timeline["lanes"], json!([{ "worker": null, "steps": 4, "errors": 1 }]));
+    assert_eq!(timeline["lanes"], json!([{ "branch": "main", "worker": null, "steps": 4, "errors": 1 }]));
     assert_eq!(timeline["branches"][0]["name"], "main");
     assert!(items(&timeline).iter().all(|step| step["rolled_back"] == false));
     assert_eq!(items(&timeline).last().unwrap()["branches"], json!(["main"]));
@@ -84,6 +84,73 @@ fn marks_are_the_timeline_in_columns() {
         "{marks}"
     );
     place.get("/sessions/nobody/marks").problem(404);
+}
+
+#[test]
+fn each_branch_has_a_lane_and_says_where_it_left_another() {
+    let place = Place::new();
+    place.checkpoint("before");
+    place.call("s", "c1", "one", "1", false);
+    let (engine, ask) =
+        (place.engine(), |method: &str, path: &str, body: &Value| place.ask(method, path, Some(body)).json());
+    let workspace = engine.workspace(&place.root).unwrap();
+    let newest = || workspace.head().unwrap().checkpoint.step.number;
+    let parting = newest();
+    let base = format!("/workspaces/{}", place.workspace());
+    ask("POST", &format!("{base}/branches"), &json!({ "name": "other" }));
+    place.call("s", "c2", "two", "2", false);
+    let left = newest();
+    let switch = |name: &str| {
+        let prepared = workspace.prepare_switch(name).unwrap();
+        workspace.switch(name, prepared).unwrap();
+    };
+    switch("other");
+    place.call("s", "c3", "three", "3", true);
+    let on_other = newest();
+    // Back on main, and rewound there: what c2 did is left behind.
+    switch("main");
+    let target = engine.store.step_numbered(workspace.record.id, parting).unwrap();
+    let request = stepback_engine::rewind::Request { target, everything: true, ..Default::default() };
+    workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
+    place.call("s", "c4", "four", "4", false);
+
+    let branches = place.get(&format!("{base}/branches")).with(200);
+    let branch = |name: &str| items(&branches).iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!((&branch("main")["from"], &branch("main")["present"]), (&Value::Null, &json!(true)));
+    assert_eq!(branch("other")["from"], json!({ "branch": "main", "number": parting }));
+    assert!(branch("other")["own"].as_u64().unwrap() >= 2, "{branches}");
+
+    let marks = place.get("/sessions/s/marks").with(200);
+    let lanes: Vec<(&Value, &Value)> =
+        marks["lanes"].as_array().unwrap().iter().map(|lane| (&lane["branch"], &lane["steps"])).collect();
+    assert_eq!(lanes, [(&json!("main"), &json!(6)), (&json!("other"), &json!(2))]);
+    // The switch is a step of whoever asked for it; where the agent's line parts is found behind it.
+    let forks: Vec<(u64, u64)> = marks["forks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fork| (fork["from"].as_u64().unwrap(), fork["to"].as_u64().unwrap()))
+        .collect();
+    assert!(forks.iter().any(|(from, to)| *from == parting && *to <= on_other && *to > left), "{forks:?}");
+
+    let lines = place.get("/sessions/s/lines").with(200);
+    let stretches: Vec<(&str, bool)> = (lines["stretches"].as_array().unwrap().iter())
+        .map(|one| (one["branch"].as_str().unwrap(), one["rolled_back"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(stretches, [("main", false), ("main", true), ("other", false), ("main", false)], "{lines}");
+    // The three tell the same.
+    let timeline = place.get("/sessions/s/timeline").with(200);
+    for step in items(&timeline) {
+        let number = step["number"].as_u64().unwrap();
+        let of = |one: &&Value| {
+            one["first"].as_u64().unwrap() <= number && number <= one["last"].as_u64().unwrap()
+        };
+        let stretch = lines["stretches"].as_array().unwrap().iter().find(of).unwrap();
+        assert_eq!(stretch["rolled_back"], step["rolled_back"], "#{number}");
+        let lane = usize::try_from(step["lane"].as_u64().unwrap()).unwrap();
+        assert_eq!(stretch["branch"], timeline["lanes"][lane]["branch"], "#{number}");
+    }
+    place.get("/sessions/nobody/lines").problem(404);
 }
 
 #[test]

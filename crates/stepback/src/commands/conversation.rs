@@ -4,15 +4,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
-use stepback_agents::fork::{self, Fork, Mode, Ready, Source, Wish};
-use stepback_agents::transcript::{self, Place};
-use stepback_agents::{Agent, fork::ForkError};
+use stepback_agents::fork::{self, ForkError, Mode, Onward, Planned, Ready};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::conversation;
-use stepback_model::record::{Session, SessionInfo, StepKind};
-use stepback_model::state::State;
-use stepback_store::Mutation;
+use stepback_model::record::Session;
 use stepback_store::port::StoredCheckpoint;
 
 use super::{Answer, DONE};
@@ -32,13 +27,6 @@ pub struct Continued {
     pub note: Option<String>,
 }
 
-/// A conversation that can go on from a point; nothing is written yet.
-pub struct Planned {
-    session: Session,
-    target: StoredCheckpoint,
-    fork: Fork,
-}
-
 /// Makes the conversation as it was at `target` go on under a new id, in the directory `cwd` if one is given.
 pub fn fork_at(
     context: &Context,
@@ -56,10 +44,9 @@ pub fn carry_out(
     workspace: &Workspace<'_>,
     planned: Planned,
 ) -> Result<Continued, Failure> {
-    let Planned { session, target, fork } = planned;
-    let ready = fork::carry_out(&fork).map_err(|error| cannot(&error, &target))?;
-    remember(context, workspace, &session, &target, &ready)?;
-    Ok(Continued { session, ready, kept: fork.kept, note: fork.note })
+    let ready = planned.carry_out(&context.engine(), workspace, context.now());
+    let ready = ready.map_err(|error| cannot(error, &planned.target))?;
+    Ok(Continued { session: planned.session, ready, kept: planned.fork.kept, note: planned.fork.note })
 }
 
 /// Finds out whether and how the conversation can go on from `target`.
@@ -72,89 +59,30 @@ pub fn plan_at(
 ) -> Result<Planned, Failure> {
     let session = session_of(workspace, target)?;
     if session.agent == stepback_builtin::NAME {
-        return built_in(context, workspace, session, target, cwd, prompt);
+        let unusual = crate::place::Place::find(None).ok().as_ref() != Some(context.place());
+        let store = unusual.then(|| context.place().argument());
+        let id = context.fresh_id();
+        return Ok(stepback_builtin::onward(workspace, session, target, store, cwd, prompt, id)?);
     }
-    let agent = Agent::parse(&session.agent).ok_or_else(|| {
-        Failure::new(
-            Kind::Usage,
-            format!("{} has no conversation that stepback can go on with", session.agent),
-        )
-    })?;
-    let store = workspace.store();
-    let objects = |error| EngineError::from(error);
-    let tip = State::load(store, target.checkpoint.step.state).map_err(objects)?.conversation;
-    let keep = conversation::len(store, tip).map_err(objects)?;
-    // The whole chain holds at least as much; where the conversation was rewritten since, only what was there then counts.
-    let shared = conversation::shared(store, tip, session.info.tip).map_err(objects)?;
-    let whole = if shared == keep { session.info.tip } else { tip };
-    let lines = conversation::texts(store, whole).map_err(objects)?;
     let home = context::agents_home().ok_or_else(|| {
         Failure::new(Kind::System, "HOME is not set, so the agent's conversations cannot be found")
     })?;
-    let external = session.info.external.clone().unwrap_or_default();
-    let directory = session.info.directory.clone().map_or_else(|| workspace.root.clone(), Into::into);
-    let place = match &session.info.transcript {
-        Some(path) => Place { agent, path: path.into(), session: external },
-        None => transcript::locate(agent, &home, &external, Some(&directory)).ok_or_else(|| {
-            Failure::new(
-                Kind::Nothing,
-                format!("the conversation of {} cannot be found", super::sessions::name(&session)),
-            )
-        })?,
-    };
-    let source = Source { place: &place, cwd: &directory, home: &home, lines: &lines };
-    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    // The agent may have been behind with writing when the call began, and even with the result of the one before.
-    let began = &target.checkpoint.step;
-    let call = began.facts.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
-    let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
-    let wish = Wish {
-        keep: before.unwrap_or(keep),
-        cwd: cwd.unwrap_or(&directory),
+    let onward = Onward {
+        cwd,
         id: context.fresh_id(),
         now: context.now(),
         mode: prompt.filter(|prompt| !prompt.is_empty()).map_or(Mode::Interactive, Mode::Prompt),
     };
-    let fork = fork::plan(&source, &wish).map_err(|error| cannot(&error, target))?;
-    Ok(Planned { session, target: target.clone(), fork })
+    fork::plan_recorded(workspace, session, target, &home, &onward).map_err(|error| cannot(error, target))
 }
 
-/// The built-in agent needs nothing written: it finds its conversation in the store.
-fn built_in(
-    context: &Context,
-    workspace: &Workspace<'_>,
-    session: Session,
-    target: &StoredCheckpoint,
-    cwd: Option<&Path>,
-    prompt: Option<&str>,
-) -> Result<Planned, Failure> {
-    let store = workspace.store();
-    let tip = State::load(store, target.checkpoint.step.state).map_err(EngineError::from)?.conversation;
-    let kept = conversation::len(store, tip).map_err(EngineError::from)?;
-    let env = session.info.slots.env.and_then(|hash| stepback_model::json::load(store, hash).ok());
-    let words = env.and_then(|env| serde_json::from_value(env["arguments"].clone()).ok());
-    let id = stepback_model::ids::SessionId::from_bytes(context.fresh_id()).to_string();
-    let mut command: Vec<String> = vec![stepback_builtin::NAME.into()];
-    if crate::place::Place::find(None).ok().as_ref() != Some(context.place()) {
-        command.extend(["--store".into(), context.place().argument()]);
+fn cannot(error: ForkError, target: &StoredCheckpoint) -> Failure {
+    match error {
+        ForkError::Engine(error) => return error.into(),
+        ForkError::Unsupported(_) => return Failure::new(Kind::Usage, error.to_string()),
+        ForkError::Lost(_) => return Failure::new(Kind::Nothing, error.to_string()),
+        _ => {}
     }
-    command.extend(["agent".into(), "--session".into(), id.clone()]);
-    command.extend::<Vec<String>>(words.unwrap_or_default());
-    command.push("--".into());
-    command.push(prompt.filter(|prompt| !prompt.is_empty()).unwrap_or("Go on.").to_string());
-    let fork = Fork {
-        session: id,
-        kept: usize::try_from(kept).unwrap_or(usize::MAX),
-        writes: Vec::new(),
-        prepare: None,
-        command,
-        cwd: cwd.unwrap_or(&workspace.root).to_path_buf(),
-        note: None,
-    };
-    Ok(Planned { session, target: target.clone(), fork })
-}
-
-fn cannot(error: &ForkError, target: &StoredCheckpoint) -> Failure {
     Failure::new(Kind::Nothing, format!("the conversation cannot go on from {}: {error}", describe(target)))
         .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
 }
@@ -166,37 +94,6 @@ fn session_of(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> Result<Se
         Some(session) if session.agent != Session::PERSON => Ok(session),
         _ => super::sessions::pick(workspace, None),
     }
-}
-
-/// Notes where the new session comes from, before its first event arrives.
-fn remember(
-    context: &Context,
-    workspace: &Workspace<'_>,
-    from: &Session,
-    target: &StoredCheckpoint,
-    ready: &Ready,
-) -> Result<(), Failure> {
-    let engine = context.engine();
-    // A branch in a directory of its own is a workspace of its own.
-    let elsewhere =
-        if ready.cwd.starts_with(&workspace.root) { None } else { Some(engine.workspace(&ready.cwd)?) };
-    let home = elsewhere.as_ref().unwrap_or(workspace);
-    let session = Session {
-        id: Session::id_of(home.record.id, &from.agent, &ready.session),
-        workspace: home.record.id,
-        agent: from.agent.clone(),
-        started_at: context.now(),
-        info: SessionInfo {
-            external: Some(ready.session.clone()),
-            directory: Some(ready.cwd.display().to_string()),
-            title: from.info.title.clone(),
-            forked_from: Some((from.id, target.checkpoint.step.id)),
-            seen_at: Some(context.now()),
-            ..SessionInfo::default()
-        },
-    };
-    home.store().commit(None, &[Mutation::AddSession(session)]).map_err(EngineError::from)?;
-    Ok(())
 }
 
 /// Says how it goes on.

@@ -46,7 +46,7 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
     let query = Query { session: session.map(|session| session.id), kinds, ..Query::default() };
     let mut steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
     steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
-    let rolled_back = workspace.left_behind()?;
+    let rolled_back = workspace.lines()?;
     let is_head = |stored: &StoredCheckpoint| Some(stored.checkpoint.step.id) == head;
     let shown = steps.iter().take(limit.unwrap_or(usize::MAX));
     if context.json {
@@ -54,7 +54,7 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
             .map(|stored| {
                 let mut value = view::step(stored);
                 value["head"] = json!(is_head(stored));
-                value["rolled_back"] = json!(rolled_back.has(stored));
+                value["rolled_back"] = json!(rolled_back.left_behind(stored));
                 value
             })
             .collect();
@@ -66,7 +66,7 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
     for stored in shown {
         let step = &stored.checkpoint.step;
         let mark = if is_head(stored) { "@" } else { " " };
-        let rolled = if rolled_back.has(stored) { "  (rolled back)" } else { "" };
+        let rolled = if rolled_back.left_behind(stored) { "  (rolled back)" } else { "" };
         let kind = match stored.checkpoint.trigger {
             Some(_) if step.facts.tool.is_none() => String::new(),
             _ => format!("{}: ", step.kind.as_str()),

@@ -21,6 +21,7 @@ use crate::args::carry::Serve;
 use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
+use crate::settings::Settings;
 
 /// So many requests in a second are answered to one address elsewhere, unless it is said otherwise.
 const RATE_ELSEWHERE: u32 = 100;
@@ -43,9 +44,11 @@ pub fn work(context: &Context) -> Result<Work, Failure> {
         program: binary()?,
         store: context.place().argument().into(),
         home: context::home().unwrap_or_default(),
+        agents: context::agents_home(),
         environment: std::env::vars_os().collect(),
         prices: context.prices()?,
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+        budget: Settings::load_or_default(context.place().local()).budget(),
     };
     Ok(Work::with_stage(context.store(), crate::system::environment(), context::threads(), stage))
 }

@@ -75,6 +75,125 @@ fn the_terminal_is_given_back_when_it_is_told_to_end() {
     assert!(seen.contains("\x1b[?1000l"), "the mouse is given back");
 }
 
+/// Takes the terminal and panics, on this thread or first on another. Run by the test below, at a terminal.
+#[test]
+#[ignore = "it panics at a terminal, and is run by the_terminal_is_given_back_by_a_panic"]
+fn a_panic_at_a_terminal() {
+    let _held = stepback_tui::terminal::Held::take().unwrap().with_mouse().unwrap();
+    let beside = std::thread::spawn(|| panic!("nobody sees this"));
+    assert!(beside.join().is_err());
+    print!("still held\r\n");
+    panic!("this is why");
+}
+
+#[test]
+fn the_terminal_is_given_back_by_a_panic() {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "tui::a_panic_at_a_terminal", "--nocapture", "--test-threads=1"]);
+    let terminal = Terminal::sized(command, 24, 80);
+    let (status, seen) = terminal.expect_end();
+    assert!(!status.success());
+    let place = |text: &str| seen.find(text).unwrap_or_else(|| panic!("{text:?} in {}", seen.escape_debug()));
+    assert!(place("\x1b[?1049h") < place("still held") && place("still held") < place("\x1b[?1049l"));
+    assert!(place("\x1b[?1049l") < place("this is why"), "what it says is seen on the screen of before");
+    assert!(!seen.contains("nobody sees this"), "a panic beside the screen does not write over it");
+}
+
+#[test]
+fn a_locked_store_is_waited_for_and_said_to_be() {
+    let world = Sandbox::new();
+    record(&world);
+    let mut terminal = start(&world, &["s1"], 24, 80);
+    terminal.shows(&["[2 Timeline]", "last", "echo two"]);
+    let holder = rusqlite::Connection::open(world.store.join("log.sqlite")).unwrap();
+    holder.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    // What is known can be looked at; what must be written is refused with a reason, and the screen stays.
+    terminal.press("cwhile it is locked\r");
+    terminal.press("k");
+    terminal.shows(&["[2 Timeline]", "> "]);
+    terminal.until("why not", |screen| screen.contains("! ") && screen.contains("store"));
+    holder.execute_batch("ROLLBACK").unwrap();
+    terminal.press("cafterwards\r");
+    terminal.shows(&["the workspace is kept as it is now"]);
+    terminal.press("q");
+    assert!(terminal.expect_end().0.success());
+    assert!(world.ok(["checkpoint", "list"]).out.contains("afterwards"));
+    world.expect_sound("after a lock");
+}
+
+#[test]
+fn a_session_is_done_again_by_a_key() {
+    let world = Sandbox::new();
+    world.write("file", "base\n");
+    let script = world.root().join("script.json");
+    let write = json!({ "tool": "write", "input": { "path": "made", "content": "by the agent\n" } });
+    let turns = json!([{ "text": "I make it.", "calls": [write] }, { "text": "Done." }]);
+    fs::write(&script, json!({ "turns": turns }).to_string()).unwrap();
+    world.ok(["agent", "--provider", "scripted", &script.display().to_string(), "make it"]);
+    let mut terminal = start(&world, &[], 24, 100);
+    terminal.shows(&["make it"]);
+    terminal.press("\r");
+    terminal.shows(&["[2 Timeline]", "last"]);
+    // What cannot be changed is said before anything runs.
+    terminal.press("rnonsense\r");
+    terminal.shows(&["! "]);
+    terminal.press("r\r");
+    terminal.shows(&["it runs again", "rerun-1"]);
+    let listed = || world.ok(["branch", "list", "--json"]).json();
+    terminal.until("the rerun's end", |_| {
+        let listed = listed();
+        let items = listed["items"].as_array().unwrap();
+        items.iter().any(|one| one["name"] == "rerun-1" && one["rerun"]["status"] == "completed")
+    });
+    terminal.press("q");
+    assert!(terminal.expect_end().0.success());
+    assert_eq!(fs::read_to_string(world.path("made")).unwrap(), "by the agent\n");
+    world.expect_sound("after a rerun");
+}
+
+#[test]
+fn what_was_thought_is_seen_at_each_step() {
+    let world = Sandbox::new();
+    record(&world);
+    let session = ["--session", "s1"];
+    let think = |words: &[&str]| drop(world.ok([words, &session].concat()));
+    think(&["hypothesis", "propose", "the file is written twice"]);
+    think(&[
+        "evidence",
+        "add",
+        "H1",
+        "the log has it twice",
+        "--strength",
+        "0.5",
+        "--tool",
+        "Bash",
+    ]);
+    think(&["belief", "add", "the first write is lost", "--kind", "inference"]);
+    let mut terminal = start(&world, &["s1"], 24, 100);
+    terminal.shows(&["[2 Timeline]", "last"]);
+    terminal.press("7");
+    terminal.shows(&[
+        "[7 Mind]",
+        "+ B1",
+        "Hypotheses 1",
+        "0.82 active the file is written twice",
+        "the log has it twice",
+    ]);
+    terminal.press("h");
+    terminal.shows(&["* H1 rose from 0.5 to 0.82 after E1"]);
+    terminal.press("h");
+    terminal.shows(&["H1 was proposed", "0.50 active"]);
+    // Evidence came at the step after this one; from there, the way leads to the step of the hypothesis.
+    terminal.press("l");
+    terminal.shows(&["rose from"]);
+    terminal.press("]]j");
+    terminal.shows(&["came with #"]);
+    terminal.press("\r");
+    terminal.shows(&["[3 Step]", "H1 was proposed"]);
+    terminal.press("q");
+    terminal.expect_end();
+}
+
 #[test]
 fn a_state_a_file_and_a_diff_are_looked_at() {
     let world = Sandbox::new();
@@ -181,7 +300,7 @@ fn a_terminal_of_any_kind_is_served() {
     let mut terminal = start(&world, &["s1"], 24, 80);
     terminal.shows(&["last"]);
     terminal.resize(12, 40);
-    terminal.shows(&["[2Tim]", "> "]);
+    terminal.shows(&["[2Ti]", "> "]);
     terminal.resize(5, 20);
     terminal.shows(&["Too small"]);
     terminal.resize(40, 130);

@@ -156,6 +156,7 @@ impl App {
                 View::Diff => self.diff.ready_mut().into_iter().for_each(|pager| pager.scroll(by)),
                 View::State => return self.scroll_state(by),
                 View::Live => self.live.go(by),
+                View::Mind => self.scroll_board(by),
             },
         }
         Vec::new()
@@ -176,6 +177,7 @@ impl App {
             View::State => self.open_entry(),
             View::Diff => Vec::new(),
             View::Live => self.open_chosen(),
+            View::Mind => self.open_item(),
         }
     }
 
@@ -184,7 +186,7 @@ impl App {
             View::State if self.inspector.leave() => Vec::new(),
             View::Sessions => Vec::new(),
             View::Timeline => self.show(View::Sessions),
-            View::Step | View::State | View::Diff | View::Live => self.show(View::Timeline),
+            View::Step | View::State | View::Diff | View::Live | View::Mind => self.show(View::Timeline),
         }
     }
 
@@ -244,6 +246,7 @@ impl App {
     fn part(&mut self, onwards: bool) -> Vec<Effect> {
         match self.view {
             View::Diff => self.diff.ready_mut().into_iter().for_each(|pager| pager.go_to_head(onwards)),
+            View::Mind => self.turn_board(onwards),
             View::State => {
                 self.inspector.turn(onwards);
                 return self.refresh();

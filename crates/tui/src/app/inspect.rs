@@ -224,6 +224,9 @@ impl App {
                 effects.push(Effect::Diff { key, step: step.clone().into(), against: self.against.clone() });
             }
         }
+        if self.view == View::Mind {
+            effects.extend(self.refresh_board(&key, session.clone(), step.number));
+        }
         if self.view == View::State {
             effects.extend(self.refresh_state(key, session, step));
         }

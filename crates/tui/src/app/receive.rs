@@ -3,7 +3,7 @@
 use super::pager::{Mood, Pager, Rows};
 use super::window::{Side, Window};
 use super::{App, Files, Found, Opened, Overlay, Planned, View};
-use crate::documents::{Applied, Plan, Session};
+use crate::documents::{Applied, Lines, Plan, Session};
 use crate::effect::{Around, Came, Effect};
 use crate::source::{Answered, Trouble};
 
@@ -35,6 +35,8 @@ impl App {
                     content.take(&key, rows.map(Pager::new));
                 }
             }
+            Came::Board(key, board) => return self.take_board(&key, board).into_iter().collect(),
+            Came::Confidence(key, confidence) => self.take_confidence(&key, confidence),
             Came::Diff(key, rows) => self.diff.take(&key, rows.map(Pager::new)),
             Came::Stops(Ok(page)) => self.live.stops = page.items,
             Came::Breakpoints(Ok(page)) => self.live.breakpoints = page.items,
@@ -44,7 +46,12 @@ impl App {
                     open.branches = page.items;
                 }
             }
-            Came::Branches(Err(trouble)) => self.trouble(&trouble),
+            Came::Lines(session, Ok(lines)) => {
+                if let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) {
+                    open.lines = lines;
+                }
+            }
+            Came::Branches(Err(trouble)) | Came::Lines(_, Err(trouble)) => self.trouble(&trouble),
             Came::Plan(plan, point) => self.take_plan(plan, point),
             Came::Applied(applied) => return self.take_applied(applied),
             Came::Paused(Ok(now)) => {
@@ -124,7 +131,8 @@ impl App {
         self.playing = None;
         self.inspector.file = None;
         let window = Window::new(around.steps, around.number, around.begins, around.ends);
-        self.open = Some(Opened { session, window, paused: false, branches: Vec::new() });
+        let (branches, lines) = (Vec::new(), Lines::default());
+        self.open = Some(Opened { session, window, paused: false, branches, lines });
         if self.view == View::Sessions {
             self.view = View::Timeline;
         }

@@ -5,7 +5,9 @@ use serde_json::json;
 
 use super::window::Side;
 use super::*;
-use crate::documents::{Breakpoint, Entry, Hit, Operation, Outcome, Page, Planned as Path, Problem, State};
+use crate::documents::{
+    Applied, Breakpoint, Entry, Hit, Operation, Outcome, Page, Planned as Path, Problem, State,
+};
 use crate::effect::{Around, Came, Deed, Method};
 use crate::source::Trouble;
 
@@ -161,8 +163,7 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
     assert_eq!(told(&app), "something changed");
     press(&mut app, "y");
     let operation = Operation { summary: "rewind to #9".into(), ..Operation::default() };
-    let applied =
-        crate::documents::Applied { operation, items: vec![Outcome { done: true }], partial: false };
+    let applied = Applied { operation, items: vec![Outcome { done: true }], partial: false };
     came(&mut app, Came::Applied(Ok(applied)));
     assert_eq!(told(&app), "rewind to #9: 1 path done; press u to undo");
     assert_eq!(press(&mut app, "u"), [Effect::PlanUndo("w1".into())]);
@@ -375,4 +376,33 @@ fn the_mouse_selects_opens_and_goes_to_views() {
     app.update(Message::Click(200, 200));
     app.update(Message::Resize(1, 1));
     app.update(Message::Click(0, 0));
+}
+
+#[test]
+fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
+    let mut app = opened(1..=10, true);
+    let stretch = |first, last, branch: &str, rolled_back| crate::documents::Stretch {
+        first,
+        last,
+        branch: Some(branch.into()),
+        rolled_back,
+    };
+    let lines = Lines {
+        stretches: vec![stretch(1, 3, "main", false), stretch(5, 8, "main", true), stretch(9, 9, "b", false)],
+    };
+    came(&mut app, Came::Lines("another".into(), Ok(lines.clone())));
+    assert_eq!(app.open.as_ref().unwrap().lines, Lines::default(), "it is of another session");
+    came(&mut app, Came::Lines("s1".into(), Ok(lines)));
+    let lines = &app.open.as_ref().unwrap().lines;
+    let left = |number| lines.of(number).map(|stretch| stretch.rolled_back);
+    assert_eq!(
+        [left(3), left(4), left(5), left(8), left(9), left(10)],
+        [Some(false), None, Some(true), Some(true), Some(false), None]
+    );
+    assert!(lines.is_branched());
+    let effects =
+        came(&mut app, Came::Applied(Ok(Applied { operation: Operation::default(), ..Applied::default() })));
+    assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
+    let effects = app.update(Message::News(News::Changed));
+    assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
 }

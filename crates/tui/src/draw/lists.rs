@@ -7,7 +7,7 @@ use stepback_model::visible::safe;
 
 use super::page::{loaded, note};
 use super::{bad, fit, put, quiet, strong};
-use crate::app::{App, Chosen, Found, WIDE};
+use crate::app::{App, Chosen, Found, Opened, WIDE};
 use crate::documents::{Session, Step};
 use crate::write::took;
 
@@ -81,7 +81,7 @@ pub fn timeline(app: &App, area: Rect, buffer: &mut Buffer) {
         return note("This session has no step yet.", list, buffer);
     }
     for (y, (step, is)) in (list.y..).zip(open.window.rows(usize::from(list.height))) {
-        step_line(step, is, &open.tips(step.number), Rect { y, height: 1, ..list }, buffer);
+        step_line(open, step, is, Rect { y, height: 1, ..list }, buffer);
     }
     if list.width < area.width {
         for y in area.y..area.y + area.height {
@@ -92,13 +92,19 @@ pub fn timeline(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-fn step_line(step: &Step, is: bool, tips: &str, area: Rect, buffer: &mut Buffer) {
+fn step_line(open: &Opened, step: &Step, is: bool, area: Rect, buffer: &mut Buffer) {
     let width = usize::from(area.width);
+    let stretch = open.lines.of(step.number);
+    let left_behind = stretch.is_some_and(|stretch| stretch.rolled_back);
     let mark = match (step.is_error(), step.checkpoint) {
+        _ if left_behind => "~",
         (true, _) => "!",
         (false, true) => "●",
         (false, false) => " ",
     };
+    let tips = open.tips(step.number);
+    let branch = stretch.filter(|_| open.lines.is_branched()).and_then(|stretch| stretch.branch.as_deref());
+    let branch = branch.map(|name| format!("{name}: ")).unwrap_or_default();
     let time = step.at.to_jiff().to_string();
     let time = time.get(11..19).unwrap_or_default();
     let number = format!("#{}", step.number);
@@ -115,8 +121,9 @@ fn step_line(step: &Step, is: bool, tips: &str, area: Rect, buffer: &mut Buffer)
     };
     let took = took.unwrap_or_default();
     let room = width.saturating_sub(unicode_width::UnicodeWidthStr::width(left.as_str()) + took.len());
-    let title = fit(&safe(&format!("{tips}{label}{worker}{failed}{}", step.summary)), room);
+    let title = fit(&safe(&format!("{failed}{branch}{tips}{label}{worker}{}", step.summary)), room);
     let style = match step.kind.as_str() {
+        _ if left_behind => quiet(),
         _ if step.is_error() => bad(),
         "user-input" => Style::new().fg(Color::Cyan),
         "tool-start" | "tool-end" => Style::new().fg(Color::Green),

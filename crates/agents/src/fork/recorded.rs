@@ -1,0 +1,114 @@
+//! A recorded session that goes on from one of its steps: which conversation that is, how much of it, and what is noted of it.
+
+use std::path::Path;
+
+use stepback_engine::{Engine, Workspace};
+use stepback_model::conversation;
+use stepback_model::record::{Session, SessionInfo, StepKind};
+use stepback_model::state::State;
+use stepback_model::time::Timestamp;
+use stepback_store::Mutation;
+use stepback_store::port::StoredCheckpoint;
+
+use super::{Fork, ForkError, Mode, Ready, Source, Wish};
+use crate::agent::Agent;
+use crate::transcript::{self, Home, Place};
+
+/// A recorded conversation that can go on from a step; nothing is written yet.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The session it comes from.
+    pub session: Session,
+    /// The step.
+    pub target: StoredCheckpoint,
+    /// How it goes on.
+    pub fork: Fork,
+}
+
+/// How it shall go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Onward<'a> {
+    /// In this directory; where it ran, if none is given.
+    pub cwd: Option<&'a Path>,
+    /// Random bytes, for the new id.
+    pub id: [u8; 16],
+    /// The present moment.
+    pub now: Timestamp,
+    /// In which way.
+    pub mode: Mode<'a>,
+}
+
+/// Finds out whether and how the conversation of a session can go on from one of its steps.
+pub fn plan_recorded(
+    workspace: &Workspace<'_>,
+    session: Session,
+    target: &StoredCheckpoint,
+    home: &Home,
+    onward: &Onward<'_>,
+) -> Result<Planned, ForkError> {
+    let agent = Agent::parse(&session.agent).ok_or_else(|| ForkError::Unsupported(session.agent.clone()))?;
+    let store = workspace.store();
+    let tip = State::load(store, target.checkpoint.step.state)?.conversation;
+    let keep = conversation::len(store, tip)?;
+    // The whole chain holds at least as much; where the conversation was rewritten since, only what was there then counts.
+    let shared = conversation::shared(store, tip, session.info.tip)?;
+    let whole = if shared == keep { session.info.tip } else { tip };
+    let lines = conversation::texts(store, whole)?;
+    let external = session.info.external.clone().unwrap_or_default();
+    let directory = session.info.directory.clone().map_or_else(|| workspace.root.clone(), Into::into);
+    let place = match &session.info.transcript {
+        Some(path) => Place { agent, path: path.into(), session: external },
+        None => transcript::locate(agent, home, &external, Some(&directory))
+            .ok_or_else(|| ForkError::Lost(format!("{} {}", session.agent, session.id.short())))?,
+    };
+    let source = Source { place: &place, cwd: &directory, home, lines: &lines };
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    // The agent may have been behind with writing when the call began, and even with the result of the one before.
+    let began = &target.checkpoint.step;
+    let call = began.facts.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
+    let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
+    let wish = Wish {
+        keep: before.unwrap_or(keep),
+        cwd: onward.cwd.unwrap_or(&directory),
+        id: onward.id,
+        now: onward.now,
+        mode: onward.mode,
+    };
+    let fork = super::plan(&source, &wish)?;
+    Ok(Planned { session, target: target.clone(), fork })
+}
+
+impl Planned {
+    /// Does what was planned, and notes where the new session comes from, before its first event arrives.
+    pub fn carry_out(
+        &self,
+        engine: &Engine<'_>,
+        workspace: &Workspace<'_>,
+        now: Timestamp,
+    ) -> Result<Ready, ForkError> {
+        let ready = super::carry_out(&self.fork)?;
+        // A branch in a directory of its own is a workspace of its own.
+        let elsewhere =
+            if ready.cwd.starts_with(&workspace.root) { None } else { Some(engine.workspace(&ready.cwd)?) };
+        let home = elsewhere.as_ref().unwrap_or(workspace);
+        let from = &self.session;
+        let session = Session {
+            id: Session::id_of(home.record.id, &from.agent, &ready.session),
+            workspace: home.record.id,
+            agent: from.agent.clone(),
+            started_at: now,
+            info: SessionInfo {
+                external: Some(ready.session.clone()),
+                directory: Some(ready.cwd.display().to_string()),
+                title: from.info.title.clone(),
+                forked_from: Some((from.id, self.target.checkpoint.step.id)),
+                seen_at: Some(now),
+                ..SessionInfo::default()
+            },
+        };
+        home.store()
+            .commit(None, &[Mutation::AddSession(session)])
+            .map_err(stepback_engine::EngineError::from)?;
+        Ok(ready)
+    }
+}

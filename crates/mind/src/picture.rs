@@ -1,0 +1,101 @@
+//! What rests on what, as a graph to be drawn: beliefs, the hypotheses they belong to, and what contradicts what.
+//!
+//! A picture of thousands of beliefs shows nothing. So one is drawn around an item, or around the newest beliefs, and has no
+//! more than so many of them; what is left out is counted.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::ids::{BeliefId, HypothesisId, Item, Kind};
+use crate::item::ContradictionStatus;
+use crate::mind::Mind;
+
+/// A line between two items.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Edge {
+    /// What rests on the other, belongs to it, or contradicts it.
+    pub from: Item,
+    /// The other.
+    pub to: Item,
+    /// How: a kind of dependency, `belongs-to`, `part-of`, `excludes` or `contradicts`.
+    pub how: &'static str,
+    /// How much, from 0 to 1, if that is known.
+    pub strength: Option<f64>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// Items, and the lines between them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Picture {
+    /// The items, in the order of a board.
+    pub nodes: Vec<Item>,
+    /// The lines between them.
+    pub edges: Vec<Edge>,
+    /// How many items had no room.
+    pub left_out: usize,
+}
+
+impl Mind {
+    /// The graph around an item, or around the newest beliefs, with so many items at most.
+    pub fn picture(&self, around: Option<Item>, most: usize) -> Picture {
+        let edges = self.edges();
+        let mut beside: HashMap<Item, Vec<Item>> = HashMap::new();
+        for edge in &edges {
+            beside.entry(edge.from).or_default().push(edge.to);
+            beside.entry(edge.to).or_default().push(edge.from);
+        }
+        let beliefs = self.beliefs.iter().rev().map(|(number, _)| Item::from(BeliefId(number)));
+        let mut joined: Vec<Item> = beside.keys().copied().filter(|item| item.kind != Kind::Belief).collect();
+        joined.sort();
+        let all: Vec<Item> = beliefs.chain(joined).collect();
+        let seeds: Vec<Item> = match around {
+            Some(item) => vec![item],
+            None => all.clone(),
+        };
+        let mut nodes: HashSet<Item> = HashSet::new();
+        for seed in seeds {
+            let mut wave = VecDeque::from([seed]);
+            while let Some(item) = wave.pop_front() {
+                if nodes.len() >= most || self.expect(item).is_err() || !nodes.insert(item) {
+                    continue;
+                }
+                wave.extend(beside.get(&item).into_iter().flatten());
+            }
+        }
+        let left_out = all.iter().filter(|item| !nodes.contains(item)).count();
+        let edges = edges.into_iter().filter(|edge| nodes.contains(&edge.from) && nodes.contains(&edge.to));
+        let edges = edges.collect();
+        let mut nodes: Vec<Item> = nodes.into_iter().collect();
+        nodes.sort();
+        Picture { nodes, edges, left_out }
+    }
+
+    fn edges(&self) -> Vec<Edge> {
+        let plain = |from: Item, to: Item, how| Edge { from, to, how, strength: None, reason: None };
+        let mut edges = Vec::new();
+        for (number, belief) in self.beliefs.iter() {
+            let from = Item::from(BeliefId(number));
+            edges.extend(belief.depends.iter().map(|dependency| Edge {
+                from,
+                to: dependency.on.into(),
+                how: dependency.kind.as_str(),
+                strength: Some(dependency.strength),
+                reason: dependency.reason.clone(),
+            }));
+            edges.extend(belief.hypothesis.map(|to| plain(from, to.into(), "belongs-to")));
+        }
+        for (number, hypothesis) in self.hypotheses.iter() {
+            let from = Item::from(HypothesisId(number));
+            edges.extend(hypothesis.parent.map(|to| plain(from, to.into(), "part-of")));
+            edges.extend(hypothesis.excludes.iter().map(|to| plain(from, (*to).into(), "excludes")));
+        }
+        for (_, known) in self.contradictions.iter() {
+            if known.status == ContradictionStatus::Open {
+                let reason = Some(known.reason.clone());
+                edges.push(Edge { reason, ..plain(known.left, known.right, "contradicts") });
+            }
+        }
+        edges.retain(|edge| self.expect(edge.from).is_ok() && self.expect(edge.to).is_ok());
+        edges
+    }
+}

@@ -1,0 +1,143 @@
+//! Conversations that go on from an earlier step, in the agent itself.
+//!
+//! Only the machine that the agent ran on can do that: its conversations are files in somebody's home. What is written is a new
+//! conversation beside the old one; nothing that exists is changed, and the agent is not started.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use stepback_agents::fork::{ForkError, Mode, Onward, Planned, plan_recorded};
+use stepback_engine::Workspace;
+use stepback_model::record::Session;
+use utoipa::ToSchema;
+
+use super::points::resolved;
+use crate::api::reruns::Stage;
+use crate::extract::{Json, Path};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Where a conversation shall go on.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewFork {
+    /// The point.
+    pub point: String,
+    /// Only say how it would go on. So it is unless somebody says `false`.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    pub dry_run: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How a conversation goes on.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ForkedDocument {
+    /// The session it comes from.
+    pub session: String,
+    /// The agent.
+    pub agent: String,
+    /// The number of the step it goes on from.
+    pub from: u64,
+    /// The agent's id of the new session.
+    pub new_agent_session: String,
+    /// How many lines of the conversation it begins with.
+    pub messages: u64,
+    /// The command that goes on.
+    pub command: Vec<String>,
+    /// Where to run it.
+    pub directory: String,
+    /// What the person should know.
+    pub note: Option<String>,
+    /// Whether it is ready; otherwise this is only what would be done.
+    pub ready: bool,
+}
+
+/// Makes a session's conversation go on from an earlier step under a new id, or says how it would.
+#[utoipa::path(post, path = "/sessions/{session}/forks", tag = "plans",
+    params(("session" = String, Path, description = "The session")), request_body = NewFork,
+    responses((status = 200, description = "How it would go on", body = ForkedDocument),
+        (status = 201, description = "It can go on", body = ForkedDocument), (status = "default", body = Problem)))]
+pub async fn create(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Json(new): Json<NewFork>,
+) -> Result<Response, Problem> {
+    let stage = work.stage().cloned();
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let stage = stage.filter(|_| workspace.record.remote_name().is_none()).ok_or_else(|| {
+            Problem::new(
+                StatusCode::CONFLICT,
+                "refused",
+                "conversations of agents elsewhere cannot go on here",
+            )
+            .hint("\"stepback rewind POINT --conversation\" does it on the machine that the agent ran on")
+        })?;
+        let target = resolved(&workspace, &new.point)?;
+        if target.checkpoint.step.session != session.id {
+            return Err(Problem::usage(format!(
+                "step #{} is of another session",
+                target.checkpoint.step.number
+            ))
+            .hint("name a step of the session whose conversation shall go on"));
+        }
+        let (from, now) = (target.checkpoint.step.number, engine.env.now());
+        let planned = plan(&workspace, &stage, session, &target)?;
+        if !new.dry_run {
+            planned.carry_out(engine, &workspace, now)?;
+        }
+        let Planned { session, fork, .. } = planned;
+        let document = ForkedDocument {
+            session: session.id.to_string(),
+            agent: session.agent,
+            from,
+            new_agent_session: fork.session,
+            messages: fork.kept as u64,
+            command: fork.command,
+            directory: fork.cwd.display().to_string(),
+            note: fork.note,
+            ready: !new.dry_run,
+        };
+        let status = if new.dry_run { StatusCode::OK } else { StatusCode::CREATED };
+        Ok((status, Json(document)).into_response())
+    })
+    .await
+}
+
+fn plan(
+    workspace: &Workspace<'_>,
+    stage: &Stage,
+    session: Session,
+    target: &stepback_store::port::StoredCheckpoint,
+) -> Result<Planned, Problem> {
+    let id = workspace.engine.env.fresh_id();
+    if session.agent == stepback_builtin::NAME {
+        let store = Some(stage.store.display().to_string());
+        return Ok(stepback_builtin::onward(workspace, session, target, store, None, None, id)?);
+    }
+    let home = stage.agents.as_ref().ok_or_else(|| {
+        Problem::new(StatusCode::CONFLICT, "refused", "the server has no home, so no agent's conversations")
+    })?;
+    let onward = Onward { cwd: None, id, now: workspace.engine.env.now(), mode: Mode::Interactive };
+    Ok(plan_recorded(workspace, session, target, home, &onward)?)
+}
+
+impl From<ForkError> for Problem {
+    fn from(error: ForkError) -> Self {
+        match error {
+            ForkError::Engine(error) => error.into(),
+            ForkError::Unsupported(_) => Self::new(StatusCode::CONFLICT, "refused", error.to_string()),
+            other => Self::new(
+                StatusCode::CONFLICT,
+                "refused",
+                format!("the conversation cannot go on from there: {other}"),
+            )
+            .hint("prompts are good points to go on from"),
+        }
+    }
+}

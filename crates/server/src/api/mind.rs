@@ -1,0 +1,359 @@
+//! What an agent thought: its board at any moment, what changed on it, what rests on what, and how sure it was over time.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use serde::Deserialize;
+use stepback_engine::Workspace;
+use stepback_engine::reason::{Moment, Seen};
+use stepback_mind::diff::Diff;
+use stepback_mind::{Item, Kind};
+use stepback_model::record::Session;
+use utoipa::IntoParams;
+
+use super::points::LONGEST;
+use crate::documents::mind::{
+    ConfidenceDocument, ConfidenceLineDocument, Describer, MindChangeDocument, MindDocument,
+    MindEdgeDocument, MindGraphDocument, MindItemDocument, MindLinkDocument, MindPartDocument, NextDocument,
+    ThoughtDocument,
+};
+use crate::extract::{Json, Path, Query};
+use crate::page::{self, Page, Paging};
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Most changes that are told with a board.
+const CHANGES: usize = 200;
+/// Most things to do next that are told with a board.
+const NEXT: usize = 5;
+/// Most items of a graph.
+const NODES: u64 = 400;
+/// Moments that a history looks at, at most: more than a chart has points.
+const MOMENTS: usize = 600;
+/// Hypotheses that a history tells of, at most.
+const LINES: usize = 50;
+
+/// Which moment of a board.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct At {
+    /// The moment, as a point: `#12`, `10 minutes ago`, a branch. Now, if nothing is said.
+    pub at: Option<String>,
+}
+
+/// With which moment a board is compared, and how much of it is wanted.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Board {
+    /// The other moment, as a point. The one before the step, if nothing is said.
+    pub against: Option<String>,
+    /// Only items that say this.
+    pub find: Option<String>,
+    /// Most items of each kind to return, at most 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u64>,
+}
+
+/// Which items.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Which {
+    /// Only items that refer to this one.
+    pub about: Option<String>,
+    /// Only items that say this.
+    pub find: Option<String>,
+}
+
+/// Which part of a graph.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Around {
+    /// What is around this item. The newest beliefs, if nothing is said.
+    pub around: Option<String>,
+    /// Most items to return, at most 400.
+    #[param(minimum = 1, maximum = 400)]
+    pub limit: Option<u64>,
+}
+
+/// The moment that a point names.
+fn moment(workspace: &Workspace<'_>, point: Option<&str>) -> Result<Moment, Problem> {
+    match point {
+        None => Ok(Moment::Now),
+        Some(text) if text.len() > LONGEST => {
+            Err(Problem::usage(format!("a point is not longer than {LONGEST} bytes")))
+        }
+        Some(text) => {
+            let now = workspace.engine.env.now();
+            Ok(workspace.moment(text, now, &jiff::tz::TimeZone::system)?)
+        }
+    }
+}
+
+/// The mind with which one of a moment is compared.
+fn before(
+    workspace: &Workspace<'_>,
+    session: &Session,
+    at: &Moment,
+    seen: &Seen,
+    against: Option<&str>,
+) -> Result<Seen, Problem> {
+    let other = match (against, at, &seen.step) {
+        (Some(point), _, _) => moment(workspace, Some(point))?,
+        (None, Moment::Step(number), _) => Moment::Step(number.saturating_sub(1)),
+        (None, _, Some(thought)) => Moment::Step(thought.checkpoint.step.number.saturating_sub(1)),
+        (None, _, None) => return Ok(seen.clone()),
+    };
+    Ok(workspace.mind_beside(session, &other, &seen.mind)?)
+}
+
+fn what_changed(diff: &Diff) -> Vec<(Item, &'static str)> {
+    let word = |change: &stepback_mind::diff::Change| match (&change.before, &change.after) {
+        (None, _) => "added",
+        (_, None) => "removed",
+        _ => "changed",
+    };
+    diff.changes.iter().map(|change| (change.item, word(change))).collect()
+}
+
+/// What a session thought at a moment, what changed since another one, and what to do next.
+#[utoipa::path(get, path = "/sessions/{session}/mind", tag = "mind",
+    params(("session" = String, Path, description = "The session"), At, Board),
+    responses((status = 200, body = MindDocument), (status = "default", body = Problem)))]
+pub async fn get(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Query(at): Query<At>,
+    Query(board): Query<Board>,
+) -> Result<Json<MindDocument>, Problem> {
+    let limit = Paging { limit: board.limit, after: None }.limit()?;
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let at = moment(&workspace, at.at.as_deref())?;
+        let seen = workspace.mind_at(&session, &at)?;
+        let before = before(&workspace, &session, &at, &seen, board.against.as_deref())?;
+        let diff = before.mind.diff(&seen.mind);
+        let changes = what_changed(&diff);
+        let mut describer = Describer::new(&workspace, &seen.mind, changes.iter().copied().collect());
+        let mut parts = Vec::new();
+        let which = Which { about: None, find: board.find };
+        for kind in Kind::ALL {
+            let list = List { session: &session, seen: &seen, kind, which: &which };
+            let all = list.items(None);
+            let total = all.len() as u64;
+            let page = list.page(&mut describer, all, 0, limit)?;
+            let (items, next_cursor) = (page.items, page.next_cursor);
+            parts.push(MindPartDocument { name: kind.plural().to_owned(), total, items, next_cursor });
+        }
+        let told = diff.changes.iter().zip(&changes).take(CHANGES);
+        Ok(Json(MindDocument {
+            session: session.id.to_string(),
+            step: seen.step.as_ref().map(ThoughtDocument::of),
+            against: before.step.as_ref().map(ThoughtDocument::of),
+            summary: diff.summary.clone(),
+            changed: diff.changes.len() as u64,
+            changes: told
+                .map(|(change, (item, word))| MindChangeDocument {
+                    item: item.to_string(),
+                    change: (*word).to_owned(),
+                    sentence: change.sentence.clone(),
+                })
+                .collect(),
+            parts,
+            next: (seen.mind.next_actions().into_iter().take(NEXT))
+                .map(|action| NextDocument {
+                    item: action.item.to_string(),
+                    what: action.what,
+                    why: action.why,
+                    command: action.command,
+                })
+                .collect(),
+        }))
+    })
+    .await
+}
+
+/// A list of items of one kind at one moment.
+struct List<'l> {
+    session: &'l Session,
+    seen: &'l Seen,
+    kind: Kind,
+    which: &'l Which,
+}
+
+impl List<'_> {
+    /// What a cursor belongs to: another moment has another list.
+    fn about(&self) -> (&'static str, String, String, String) {
+        let step = self.seen.step.as_ref().map(|stored| stored.checkpoint.step.id.to_string());
+        let which = format!("{:?} {:?}", self.which.about, self.which.find);
+        (self.kind.plural(), self.session.id.to_string(), step.unwrap_or_default(), which)
+    }
+
+    /// All of them, in order.
+    fn items(&self, about: Option<Item>) -> Vec<Item> {
+        let mind = &self.seen.mind;
+        let mut all = mind.in_order(self.kind);
+        if let Some(about) = about {
+            all.retain(|item| mind.refers(*item).contains(&about));
+        }
+        if let Some(text) = self.which.find.as_deref().map(str::to_lowercase) {
+            let says = |item: &Item| mind.text_of(*item).to_lowercase().contains(&text);
+            all.retain(|item| item.to_string().to_lowercase() == text || says(item));
+        }
+        all
+    }
+
+    /// So many items after a place.
+    fn page(
+        &self,
+        describer: &mut Describer<'_>,
+        all: Vec<Item>,
+        after: u64,
+        limit: u64,
+    ) -> Result<Page<MindItemDocument>, Problem> {
+        let skipped = usize::try_from(after).unwrap_or(usize::MAX);
+        let wanted = usize::try_from(limit + 1).unwrap_or(usize::MAX);
+        let rows: Vec<(u64, Item)> = (after + 1..).zip(all.into_iter().skip(skipped).take(wanted)).collect();
+        let page = page::page(rows, limit, &self.about(), |(place, _)| *place, |(_, item)| *item);
+        let mut items = Vec::with_capacity(page.items.len());
+        for item in page.items {
+            items.extend(describer.item(item)?);
+        }
+        Ok(Page { items, next_cursor: page.next_cursor })
+    }
+}
+
+/// Items of one kind on a session's board at a moment, the most important first.
+#[utoipa::path(get, path = "/sessions/{session}/mind/{part}", tag = "mind",
+    params(
+        ("session" = String, Path, description = "The session"),
+        ("part" = String, Path, description = "`hypotheses`, `evidence`, `beliefs`, `contradictions`, `gaps`, `verifications`, `runs`, `notes` or `experiments`"),
+        At, Which, Paging,
+    ),
+    responses((status = 200, body = Page<MindItemDocument>), (status = "default", body = Problem)))]
+pub async fn part(
+    State(work): State<Work>,
+    Path((id, part)): Path<(String, String)>,
+    Query(at): Query<At>,
+    Query(which): Query<Which>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Page<MindItemDocument>>, Problem> {
+    let limit = paging.limit()?;
+    let kind = Kind::ALL.into_iter().find(|kind| kind.plural() == part).ok_or_else(|| {
+        let all: Vec<&str> = Kind::ALL.iter().map(|kind| kind.plural()).collect();
+        Problem::unknown("part of a board", &part).hint(format!("there are {}", all.join(", ")))
+    })?;
+    let about = which.about.as_deref().map(item).transpose()?;
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let seen = workspace.mind_at(&session, &moment(&workspace, at.at.as_deref())?)?;
+        let list = List { session: &session, seen: &seen, kind, which: &which };
+        let after = paging.position(&list.about())?.unwrap_or(0);
+        let mut describer = Describer::new(&workspace, &seen.mind, HashMap::new());
+        Ok(Json(list.page(&mut describer, list.items(about), after, limit)?))
+    })
+    .await
+}
+
+fn item(name: &str) -> Result<Item, Problem> {
+    name.parse().map_err(|error: stepback_mind::MindError| Problem::usage(error.to_string()))
+}
+
+/// What rests on what at a moment: beliefs, the hypotheses they belong to, and what contradicts what.
+#[utoipa::path(get, path = "/sessions/{session}/mind/graph", tag = "mind",
+    params(("session" = String, Path, description = "The session"), At, Around),
+    responses((status = 200, body = MindGraphDocument), (status = "default", body = Problem)))]
+pub async fn graph(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    Query(at): Query<At>,
+    Query(around): Query<Around>,
+) -> Result<Json<MindGraphDocument>, Problem> {
+    let most = match around.limit.unwrap_or(60) {
+        limit if (1..=NODES).contains(&limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+        _ => return Err(Problem::usage(format!("limit must be between 1 and {NODES}"))),
+    };
+    let centre = around.around.as_deref().map(item).transpose()?;
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let at = moment(&workspace, at.at.as_deref())?;
+        let seen = workspace.mind_at(&session, &at)?;
+        if let Some(centre) = centre {
+            seen.mind.expect(centre).map_err(|error| Problem::unknown("item", &error.to_string()))?;
+        }
+        let before = before(&workspace, &session, &at, &seen, None)?;
+        let changes = what_changed(&before.mind.diff(&seen.mind)).into_iter().collect();
+        let picture = seen.mind.picture(centre, most);
+        let mut describer = Describer::new(&workspace, &seen.mind, changes);
+        let mut nodes = Vec::new();
+        for item in picture.nodes {
+            nodes.extend(describer.item(item)?);
+        }
+        let edges = picture.edges.into_iter().map(|edge| MindEdgeDocument {
+            from: edge.from.to_string(),
+            link: MindLinkDocument {
+                to: edge.to.to_string(),
+                how: edge.how.to_owned(),
+                strength: edge.strength,
+                reason: edge.reason,
+            },
+        });
+        Ok(Json(MindGraphDocument { nodes, edges: edges.collect(), left_out: picture.left_out as u64 }))
+    })
+    .await
+}
+
+/// How sure a session was of its hypotheses, from its first thought to its last. Of a long session, every few thoughts.
+#[utoipa::path(get, path = "/sessions/{session}/mind/confidence", tag = "mind",
+    params(("session" = String, Path, description = "The session")),
+    responses((status = 200, body = ConfidenceDocument), (status = "default", body = Problem)))]
+pub async fn confidence(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+) -> Result<Json<ConfidenceDocument>, Problem> {
+    work.run(move |engine| {
+        let (workspace, session) = work::session(engine, &id)?;
+        let mut history = workspace.confidence_history(&session, MOMENTS)?;
+        let now = workspace.mind_at(&session, &Moment::Now)?.mind;
+        let mut order: Vec<u32> = now.in_order(Kind::Hypothesis).iter().map(|item| item.number).collect();
+        let gone: Vec<u32> = history.lines.keys().copied().filter(|number| !order.contains(number)).collect();
+        order.extend(gone);
+        let left_out = order.len().saturating_sub(LINES) as u64;
+        let mut lines = Vec::new();
+        for number in order.into_iter().take(LINES) {
+            let Some(line) = history.lines.remove(&number) else { continue };
+            let item = Item { kind: Kind::Hypothesis, number };
+            let last = line.confidence.iter().rposition(Option::is_some).and_then(|at| line.at.get(at));
+            let text = match (now.hypotheses.get(number), last.and_then(|at| history.moments.get(*at))) {
+                (Some(known), _) => known.statement.clone(),
+                (None, Some((step, _))) => {
+                    let then = workspace.mind_beside(&session, &Moment::Step(*step), &now)?.mind;
+                    then.text_of(item)
+                }
+                (None, None) => String::new(),
+            };
+            lines.push(ConfidenceLineDocument {
+                hypothesis: item.to_string(),
+                text,
+                at: line.at.iter().map(|at| *at as u64).collect(),
+                confidence: line.confidence.iter().map(|one| one.map(rounded)).collect(),
+                status: line.status.iter().map(|one| one.map(|word| word.as_str().to_owned())).collect(),
+            });
+        }
+        let (number, at) = history.moments.iter().copied().unzip();
+        Ok(Json(ConfidenceDocument {
+            session: session.id.to_string(),
+            thoughts: history.thoughts as u64,
+            every: history.every as u64,
+            number,
+            at,
+            lines,
+            left_out,
+        }))
+    })
+    .await
+}
+
+/// To as many digits as the bounds of confidence have.
+fn rounded(confidence: f64) -> f64 {
+    (confidence * 1e4).round() / 1e4
+}

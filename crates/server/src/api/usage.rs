@@ -1,0 +1,126 @@
+//! What models were asked and what that cost, hour by hour.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use stepback_engine::Engine;
+use stepback_engine::timeline::Spent;
+use stepback_model::json;
+use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
+use stepback_store::port::Query as Steps;
+use utoipa::{IntoParams, ToSchema};
+
+use super::find::moment;
+use crate::extract::{Json, Query};
+use crate::problem::Problem;
+use crate::work::Work;
+
+/// Calls that are looked at, the newest first: what each used is in its own record.
+const MOST: u64 = 20_000;
+/// From when on, unless somebody says it.
+const USUAL: &str = "14 days ago";
+const HOUR: i64 = 3600 * 1_000_000;
+
+/// From when on.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Since {
+    /// From then on: `2 hours ago`, `2026-01-23`. Two weeks, if nothing is said.
+    pub since: Option<String>,
+}
+
+/// Tokens and money.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct SpentDocument {
+    /// Calls of models.
+    pub calls: u64,
+    /// Tokens read, at the full price.
+    pub input: u64,
+    /// Tokens written, thoughts included.
+    pub output: u64,
+    /// Tokens read from a cache.
+    pub cache_read: u64,
+    /// Tokens written to a cache.
+    pub cache_write: u64,
+    /// What it cost in dollars, as far as it is known.
+    pub cost_usd: f64,
+}
+
+impl SpentDocument {
+    fn add(&mut self, spent: &Spent) {
+        let tokens = spent.tokens.unwrap_or_default();
+        self.calls += 1;
+        self.input += tokens.input;
+        self.output += tokens.output;
+        self.cache_read += tokens.cache_read;
+        self.cache_write += tokens.cache_write;
+        self.cost_usd += spent.cost_usd.unwrap_or(0.0);
+    }
+}
+
+/// What was spent in an hour.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct HourDocument {
+    /// When the hour began.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// What was spent in it.
+    #[serde(flatten)]
+    pub spent: SpentDocument,
+}
+
+/// What was spent on models.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct UsageDocument {
+    /// Hours in which something was, in order.
+    pub hours: Vec<HourDocument>,
+    /// The same by model.
+    pub models: BTreeMap<String, SpentDocument>,
+    /// Everything together.
+    pub total: SpentDocument,
+    /// Whether all calls since then were looked at; otherwise only the newest 20,000.
+    pub complete: bool,
+}
+
+/// Tokens and cost of model calls, by hour and by model.
+#[utoipa::path(get, path = "/usage", tag = "upkeep", params(Since),
+    responses((status = 200, body = UsageDocument), (status = "default", body = Problem)))]
+pub async fn get(
+    State(work): State<Work>,
+    Query(since): Query<Since>,
+) -> Result<Json<UsageDocument>, Problem> {
+    work.run(move |engine| Ok(Json(usage(engine, since.since.as_deref().unwrap_or(USUAL))?))).await
+}
+
+fn usage(engine: &Engine<'_>, since: &str) -> Result<UsageDocument, Problem> {
+    let query = Steps {
+        kinds: vec![StepKind::ModelEnd],
+        since: moment("since", Some(since), engine.env.now())?,
+        limit: Some(MOST + 1),
+        ..Steps::default()
+    };
+    let found = engine.store.find(None, &query)?.steps;
+    let mut hours: BTreeMap<i64, SpentDocument> = BTreeMap::new();
+    let mut models: BTreeMap<String, SpentDocument> = BTreeMap::new();
+    let mut total = SpentDocument::default();
+    let complete = found.len() as u64 <= MOST;
+    for placed in found.iter().take(usize::try_from(MOST).unwrap_or(usize::MAX)) {
+        let step = &placed.stored.checkpoint.step;
+        let Some(detail) = step.facts.detail else { continue };
+        // Requests and answers can be large; what was spent is told apart from them.
+        let metadata = json::get(engine.store, detail, "/metadata")
+            .map_err(|error| Problem::internal(format!("#{} cannot be read: {error}", step.number)))?;
+        let Some(spent) = Spent::of(&serde_json::json!({ "metadata": metadata })) else { continue };
+        hours.entry(step.at.as_micros().div_euclid(HOUR)).or_default().add(&spent);
+        let model = spent.model.clone().or_else(|| step.facts.tool.clone());
+        models.entry(model.unwrap_or_else(|| "unknown".to_owned())).or_default().add(&spent);
+        total.add(&spent);
+    }
+    let hours = hours
+        .into_iter()
+        .map(|(hour, spent)| HourDocument { at: Timestamp::from_micros(hour * HOUR), spent })
+        .collect();
+    Ok(UsageDocument { hours, models, total, complete })
+}

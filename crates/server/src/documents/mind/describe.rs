@@ -1,0 +1,200 @@
+//! From an item of a mind to the document that shows it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use stepback_engine::Workspace;
+use stepback_mind::contradiction::said;
+use stepback_mind::ids::VerificationId;
+use stepback_mind::item::{Origin, Source};
+use stepback_mind::{Item, Kind, Mind};
+use stepback_model::ids::StepId;
+
+use super::{MindItemDocument, MindLinkDocument, OriginDocument, SourceDocument};
+use crate::problem::Problem;
+
+/// Makes documents of the items of a mind.
+pub struct Describer<'m> {
+    workspace: &'m Workspace<'m>,
+    mind: &'m Mind,
+    confidences: BTreeMap<u32, f64>,
+    effective: BTreeMap<u32, f64>,
+    changes: HashMap<Item, &'static str>,
+    numbers: HashMap<StepId, Option<u64>>,
+}
+
+impl<'m> Describer<'m> {
+    /// Of a mind of a session in this workspace. What happened to items since another moment is told with them.
+    pub fn new(workspace: &'m Workspace<'m>, mind: &'m Mind, changes: HashMap<Item, &'static str>) -> Self {
+        Self {
+            workspace,
+            mind,
+            confidences: mind.confidences(),
+            effective: mind.effective(),
+            changes,
+            numbers: HashMap::new(),
+        }
+    }
+
+    /// The number of a step; none if it is gone.
+    fn number(&mut self, step: StepId) -> Result<Option<u64>, Problem> {
+        if let Some(known) = self.numbers.get(&step) {
+            return Ok(*known);
+        }
+        let number = self.workspace.store().step(step)?.map(|stored| stored.checkpoint.step.number);
+        self.numbers.insert(step, number);
+        Ok(number)
+    }
+
+    fn origin(&mut self, origin: &Origin) -> Result<OriginDocument, Problem> {
+        let during = match origin.during {
+            Some(step) => self.number(step)?,
+            None => None,
+        };
+        Ok(OriginDocument { at: origin.at, step: self.number(origin.step)?, during })
+    }
+
+    fn source(&mut self, source: &Source) -> Result<SourceDocument, Problem> {
+        let (kind, text, step) = match source {
+            Source::Tool { step, tool } => ("tool", tool.clone().unwrap_or_default(), *step),
+            Source::Code { file, line: Some(line) } => ("code", format!("{file}:{line}"), None),
+            Source::Code { file, line: None } => ("code", file.clone(), None),
+            Source::Documentation(place) => ("documentation", place.clone(), None),
+            Source::Reasoning => ("reasoning", String::new(), None),
+            Source::Verification(id) => ("verification", id.to_string(), None),
+        };
+        let step = match step {
+            Some(step) => self.number(step)?,
+            None => None,
+        };
+        Ok(SourceDocument { kind: kind.to_owned(), text, step })
+    }
+
+    /// The document of an item; none if it is not there.
+    pub fn item(&mut self, item: Item) -> Result<Option<MindItemDocument>, Problem> {
+        let mind = self.mind;
+        let Some((origin, whole)) = mind.origin_of(item).zip(mind.document_of(item)) else {
+            return Ok(None);
+        };
+        let mut document = MindItemDocument {
+            id: item.to_string(),
+            kind: item.kind.noun().to_owned(),
+            status: String::new(),
+            text: mind.text_of(item),
+            sort: None,
+            weight: None,
+            confidence: None,
+            alone: None,
+            strength: None,
+            more: None,
+            source: None,
+            links: Vec::new(),
+            tags: Vec::new(),
+            origin: self.origin(origin)?,
+            changed: None,
+            change: self.changes.get(&item).map(|change| (*change).to_owned()),
+            whole,
+        };
+        if let Some(changed) = self.fill(item, &mut document)? {
+            document.changed = Some(self.origin(changed)?);
+        }
+        Ok(Some(document))
+    }
+
+    /// Fills in what items of its kind have. Says what last changed it.
+    fn fill(&mut self, item: Item, into: &mut MindItemDocument) -> Result<Option<&'m Origin>, Problem> {
+        let (mind, number) = (self.mind, item.number);
+        let mut changed = None;
+        match item.kind {
+            Kind::Hypothesis => {
+                let Some(known) = mind.hypotheses.get(number) else { return Ok(None) };
+                into.status = known.status.as_str().to_owned();
+                into.confidence = self.confidences.get(&number).copied();
+                into.alone = Some(known.prior);
+                into.more = match (&known.reason, &known.fallen) {
+                    (_, Some(fallen)) => Some(format!("fell with {}", fallen.with)),
+                    (reason, None) => reason.clone(),
+                };
+                into.links.extend(known.parent.map(|parent| link(parent, "of")));
+                into.links.extend(known.excludes.iter().map(|other| link(*other, "excludes")));
+                into.tags.clone_from(&known.tags);
+                changed = known.changed.as_ref();
+            }
+            Kind::Evidence => {
+                let Some(known) = mind.evidence.get(number) else { return Ok(None) };
+                into.status = if known.withdrawn.is_some() { "withdrawn" } else { "in-force" }.to_owned();
+                into.sort = Some(known.kind.as_str().to_owned());
+                into.strength = Some(known.strength);
+                into.more.clone_from(&known.withdrawn);
+                into.links.push(link(known.hypothesis, "for"));
+                into.source = Some(self.source(&known.source)?);
+            }
+            Kind::Belief => {
+                let Some(known) = mind.beliefs.get(number) else { return Ok(None) };
+                into.status = known.status.as_str().to_owned();
+                into.sort = Some(known.kind.as_str().to_owned());
+                into.confidence = self.effective.get(&number).copied();
+                into.alone = Some(known.confidence);
+                let value = known.subject.as_ref().zip(known.value.as_ref());
+                let value = value.map(|(subject, value)| format!("{subject} = {}", said(value)));
+                into.more = known.reason.clone().or(value);
+                into.links.extend(known.depends.iter().map(|on| MindLinkDocument {
+                    strength: Some(on.strength),
+                    reason: on.reason.clone(),
+                    ..link(on.on, on.kind.as_str())
+                }));
+                into.links.extend(known.hypothesis.map(|id| link(id, "of")));
+                into.tags.clone_from(&known.tags);
+                changed = known.changed.as_ref();
+            }
+            Kind::Contradiction => {
+                let Some(known) = mind.contradictions.get(number) else { return Ok(None) };
+                into.status = known.status.as_str().to_owned();
+                into.sort = Some(if known.detected { "detected" } else { "declared" }.to_owned());
+                into.weight = Some(known.severity.as_str().to_owned());
+                into.more = Some(known.resolution.clone().unwrap_or_else(|| known.suggestion.clone()));
+                into.links.extend([known.left, known.right].map(|side| link(side, "contradicts")));
+            }
+            Kind::Gap => {
+                let Some(known) = mind.gaps.get(number) else { return Ok(None) };
+                into.status = known.status.as_str().to_owned();
+                into.sort = Some(known.kind.as_str().to_owned());
+                into.weight = Some(known.criticality.as_str().to_owned());
+                into.more = known.answer.clone().or_else(|| known.strategy.clone());
+                into.links.extend(known.blocks.iter().map(|other| link(*other, "blocks")));
+                into.links.extend(known.after.iter().map(|other| link(*other, "after")));
+                changed = known.changed.as_ref();
+            }
+            Kind::Verification => {
+                let of = VerificationId(number);
+                let last = mind.runs.iter().rev().find(|(_, run)| run.verification == of);
+                into.status = last.map_or("planned", |(_, run)| run.outcome.as_str()).to_owned();
+                into.more = last.map(|(_, run)| run.reason.clone());
+            }
+            Kind::Run => {
+                let Some(known) = mind.runs.get(number) else { return Ok(None) };
+                into.status = known.outcome.as_str().to_owned();
+                into.more = Some(known.output.clone()).filter(|output| !output.is_empty());
+                into.links.push(link(known.verification, "of"));
+            }
+            Kind::Note => {
+                let Some(known) = mind.notes.get(number) else { return Ok(None) };
+                into.status = "noted".to_owned();
+                into.links.extend(known.about.iter().map(|other| link(*other, "about")));
+                into.tags.clone_from(&known.tags);
+            }
+            Kind::Experiment => {
+                let Some(known) = mind.experiments.get(number) else { return Ok(None) };
+                into.status = known.status.as_str().to_owned();
+                into.more.clone_from(&known.result);
+                into.links.extend(known.hypothesis.map(|id| link(id, "for")));
+                changed = known.changed.as_ref();
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// A word about another item.
+pub(crate) fn link(to: impl Into<Item>, how: &str) -> MindLinkDocument {
+    MindLinkDocument { to: to.into().to_string(), how: how.to_owned(), strength: None, reason: None }
+}

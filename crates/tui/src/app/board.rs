@@ -1,0 +1,398 @@
+//! What an agent thought by the step one stands on: a row for each thing on its board.
+
+use super::pager::Mood;
+use super::{App, View};
+use crate::documents::mind::{Confidence, Item, Link, Mind};
+use crate::effect::{Effect, Loaded};
+use crate::source::Answered;
+
+/// Rows that tell about the selected item, with the line above them.
+const ABOUT: usize = 4;
+/// From so many rows on there is room for them.
+const ROOM: usize = 14;
+
+/// A row of a board.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Line {
+    /// What it says.
+    pub text: String,
+    /// How it is meant.
+    pub mood: Mood,
+    /// The item it is about.
+    pub item: Option<String>,
+    /// Whether its course over time is shown with it.
+    pub course: bool,
+    /// The step it came from.
+    pub step: Option<u64>,
+    /// All of it.
+    pub whole: String,
+    /// Where it came from and what it has to do with others.
+    pub facts: String,
+}
+
+/// A board, and where it is looked at.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Board {
+    /// The step of the thought that made it what it is.
+    pub thought: Option<u64>,
+    /// Its rows.
+    pub lines: Vec<Line>,
+    at: usize,
+    top: usize,
+}
+
+impl Board {
+    /// Of a document.
+    pub fn of(mind: &Mind) -> Self {
+        let mut lines = Vec::new();
+        let Some(thought) = &mind.step else {
+            lines.push(Line {
+                text: "Nothing had been thought by this step.".into(),
+                mood: Mood::Quiet,
+                ..Line::default()
+            });
+            return Self { lines, ..Self::default() };
+        };
+        for change in &mind.changes {
+            let mark = if change.change == "added" {
+                '+'
+            } else if change.change == "removed" {
+                '-'
+            } else {
+                '*'
+            };
+            lines.push(Line {
+                text: format!("{mark} {}", change.sentence),
+                mood: mood(Some(&change.change)),
+                item: Some(change.item.clone()),
+                step: Some(thought.number),
+                whole: change.sentence.clone(),
+                ..Line::default()
+            });
+        }
+        let told = mind.changes.len() as u64;
+        if mind.changed > told {
+            lines.push(quiet(format!("… and {} more changes", mind.changed - told)));
+        }
+        if mind.changed == 0 {
+            lines.push(quiet(format!("as of #{}: {}", thought.number, thought.summary)));
+        }
+        if !mind.next.is_empty() {
+            lines.push(Line::default());
+            lines.push(head("What to do next"));
+            lines.extend(mind.next.iter().map(|next| Line {
+                text: format!("  {}  {}", next.item, next.what),
+                item: Some(next.item.clone()),
+                whole: next.what.clone(),
+                facts: format!("because {}", next.why),
+                ..Line::default()
+            }));
+        }
+        let evidence: Vec<&Item> = items(mind, "evidence").collect();
+        for (name, title) in [
+            ("hypotheses", "Hypotheses"),
+            ("contradictions", "Contradictions"),
+            ("beliefs", "Beliefs"),
+            ("gaps", "Gaps"),
+            ("verifications", "Verifications"),
+            ("experiments", "Experiments"),
+            ("notes", "Notes"),
+        ] {
+            let Some(part) = mind.parts.iter().find(|part| part.name == name && part.total > 0) else {
+                continue;
+            };
+            lines.push(Line::default());
+            lines.push(head(&format!("{title} {}", part.total)));
+            for item in &part.items {
+                lines.push(line(item, ""));
+                if name == "hypotheses" {
+                    let about = |one: &&&Item| one.links.iter().any(|link| link.to == item.id);
+                    lines.extend(evidence.iter().filter(about).map(|one| line(one, "  ")));
+                }
+                if name == "beliefs" {
+                    lines.extend(item.links.iter().map(|link| Line {
+                        text: format!("      {}", rests(link)),
+                        mood: Mood::Quiet,
+                        item: Some(link.to.clone()),
+                        whole: rests(link),
+                        ..Line::default()
+                    }));
+                }
+            }
+            let left = part.total.saturating_sub(part.items.len() as u64);
+            if left > 0 {
+                lines.push(quiet(format!("  … and {left} more; \"stepback mind\" shows all")));
+            }
+        }
+        Self { thought: Some(thought.number), lines, at: 0, top: 0 }
+    }
+
+    /// Stays where another one was: on the same item.
+    fn stay(mut self, before: &Self) -> Self {
+        let was = before.lines.get(before.at).and_then(|line| line.item.as_ref());
+        // The list of what changed comes first, and is another one at every step.
+        let found = was.and_then(|item| self.lines.iter().rposition(|line| line.item.as_ref() == Some(item)));
+        if before.at > 0 {
+            self.at = found.unwrap_or(before.at.min(self.lines.len().saturating_sub(1)));
+            self.top = before.top;
+        }
+        self
+    }
+
+    fn go(&mut self, by: i64) {
+        let last = self.lines.len().saturating_sub(1) as i64;
+        self.at = (self.at as i64).saturating_add(by).clamp(0, last) as usize;
+    }
+
+    /// To the next heading, or the previous one.
+    fn go_to_head(&mut self, onwards: bool) {
+        let is_head = |line: &Line| line.mood == Mood::Head;
+        let found = match onwards {
+            true => self.lines.iter().skip(self.at + 1).position(is_head).map(|at| at + self.at + 1),
+            false => self.lines.iter().take(self.at).rposition(is_head),
+        };
+        self.at = found.unwrap_or(self.at);
+    }
+
+    fn keep_in_sight(&mut self, rows: usize) {
+        let rows = list_rows(rows);
+        self.top = self.top.clamp((self.at + 1).saturating_sub(rows.max(1)), self.at);
+    }
+
+    /// The row that is selected.
+    pub fn selected(&self) -> Option<&Line> {
+        self.lines.get(self.at)
+    }
+
+    /// So many rows, each with whether it is selected.
+    pub fn rows(&self, rows: usize) -> impl Iterator<Item = (&Line, bool)> {
+        self.lines.iter().enumerate().skip(self.top).take(rows).map(|(at, line)| (line, at == self.at))
+    }
+
+    pub(super) fn click(&mut self, row: usize) -> bool {
+        let to = self.top + row;
+        to >= self.lines.len() || std::mem::replace(&mut self.at, to) != to
+    }
+}
+
+/// Rows of the list, of so many that a board has; the rest tells about what is selected.
+pub fn list_rows(rows: usize) -> usize {
+    if rows >= ROOM { rows - ABOUT } else { rows }
+}
+
+fn items<'m>(mind: &'m Mind, name: &str) -> impl Iterator<Item = &'m Item> + use<'m> {
+    let part = mind.parts.iter().find(|part| part.name == name);
+    part.into_iter().flat_map(|part| &part.items)
+}
+
+fn head(text: &str) -> Line {
+    Line { text: text.to_owned(), mood: Mood::Head, ..Line::default() }
+}
+
+fn quiet(text: String) -> Line {
+    Line { whole: text.clone(), text, mood: Mood::Quiet, ..Line::default() }
+}
+
+fn mood(change: Option<&str>) -> Mood {
+    match change {
+        Some("added") => Mood::Added,
+        Some("removed") => Mood::Removed,
+        Some(_) => Mood::Place,
+        None => Mood::Plain,
+    }
+}
+
+/// An item on a row.
+fn line(item: &Item, indent: &str) -> Line {
+    let mark = match item.change.as_deref() {
+        Some("added") => '+',
+        Some(_) => '*',
+        None => ' ',
+    };
+    let mut words = vec![format!("{mark} {indent}{:<4}", item.id)];
+    words.extend(item.confidence.map(|sure| format!("{sure:.2}")));
+    words.extend(item.strength.map(|strength| format!("{strength:+}")));
+    words.extend(item.weight.clone());
+    let is_usual = matches!(item.status.as_str(), "held" | "noted" | "in-force");
+    words.extend(Some(item.status.clone()).filter(|_| !is_usual));
+    words.extend(item.sort.clone().filter(|sort| sort != "detected" && sort != "declared"));
+    words.push(item.text.clone());
+    words.extend(item.tags.iter().map(|tag| format!("[{tag}]")));
+    let over = matches!(
+        item.status.as_str(),
+        "rejected" | "archived" | "withdrawn" | "retracted" | "filled" | "dropped" | "resolved" | "dismissed"
+    );
+    let mood = match (item.change.as_deref(), over) {
+        (None, true) => Mood::Quiet,
+        (change, _) => mood(change),
+    };
+    Line {
+        text: words.join(" "),
+        mood,
+        item: Some(item.id.clone()),
+        course: item.id.starts_with('H'),
+        step: item.origin.step,
+        whole: match &item.more {
+            Some(more) => format!("{}: {} ({more})", item.id, item.text),
+            None => format!("{}: {}", item.id, item.text),
+        },
+        facts: facts(item),
+    }
+}
+
+fn facts(item: &Item) -> String {
+    let mut facts = Vec::new();
+    facts.extend(item.origin.step.map(|step| format!("came with #{step}")));
+    facts.extend(item.origin.during.map(|step| format!("during the call of #{step}")));
+    facts.extend(
+        item.changed.as_ref().and_then(|origin| origin.step).map(|step| format!("changed with #{step}")),
+    );
+    facts.extend(
+        item.alone
+            .filter(|alone| item.confidence.is_some_and(|sure| sure != *alone))
+            .map(|alone| format!("by itself {alone:.2}")),
+    );
+    if let Some(source) = &item.source {
+        let step = source.step.map(|step| format!(" at #{step}")).unwrap_or_default();
+        facts.push(format!("from {} {}{step}", source.kind, source.text).trim_end().to_owned());
+    }
+    facts.extend(item.links.iter().map(rests));
+    facts.join(", ")
+}
+
+fn rests(link: &Link) -> String {
+    let strength = link.strength.map(|strength| format!(" ({strength:.2})")).unwrap_or_default();
+    let reason = link.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} {}{strength}{reason}", link.how.replace('-', " "), link.to)
+}
+
+impl App {
+    /// Asks for the board of the step one stands on. What was there stays until it comes.
+    pub(super) fn refresh_board(&mut self, key: &str, session: String, number: u64) -> Option<Effect> {
+        if self.board.key() == Some(key) {
+            return None;
+        }
+        self.board = match std::mem::take(&mut self.board) {
+            Loaded::Ready(_, board) => Loaded::Ready(key.to_owned(), board),
+            _ => Loaded::Waiting(key.to_owned()),
+        };
+        Some(Effect::Board { key: key.to_owned(), session, number })
+    }
+
+    /// Takes in a board, and asks how sure the agent was over time if it has thought since that was last told.
+    pub(super) fn take_board(&mut self, key: &str, came: Answered<Board>) -> Option<Effect> {
+        if self.board.key() != Some(key) {
+            return None;
+        }
+        let before = self.board.ready().cloned();
+        self.board.take(key, came);
+        if let (Some(before), Loaded::Ready(_, now)) = (before, &mut self.board) {
+            *now = std::mem::take(now).stay(&before);
+        }
+        let rows = self.rows();
+        let board = self.board.ready_mut()?;
+        board.keep_in_sight(rows);
+        let (thought, session) = (board.thought?, self.open.as_ref()?.session.id.clone());
+        let told = self.confidence.ready().and_then(|confidence| confidence.number.last().copied());
+        let known = self.confidence.key().is_some_and(|known| known.starts_with(&session));
+        if known && told.is_none_or(|told| told >= thought) {
+            return None;
+        }
+        let key = format!("{session} {thought}");
+        self.confidence.ask(&key).then_some(Effect::Confidence { key, session })
+    }
+
+    pub(super) fn take_confidence(&mut self, key: &str, came: Answered<Confidence>) {
+        self.confidence.take(key, came);
+    }
+
+    pub(super) fn scroll_board(&mut self, by: i64) {
+        let rows = self.rows();
+        if let Some(board) = self.board.ready_mut() {
+            board.go(by);
+            board.keep_in_sight(rows);
+        }
+    }
+
+    pub(super) fn turn_board(&mut self, onwards: bool) {
+        let rows = self.rows();
+        if let Some(board) = self.board.ready_mut() {
+            board.go_to_head(onwards);
+            board.keep_in_sight(rows);
+        }
+    }
+
+    /// To the step that the selected item came from.
+    pub(super) fn open_item(&mut self) -> Vec<Effect> {
+        let step = self.board.ready().and_then(Board::selected).and_then(|line| line.step);
+        let session = self.open.as_ref().map(|open| open.session.id.clone());
+        match (step, session) {
+            (Some(step), Some(session)) => {
+                self.view = View::Step;
+                self.go_to(&session, step)
+            }
+            _ => {
+                self.say("select something on the board that came from a step");
+                Vec::new()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mind(change: Option<&str>) -> Mind {
+        serde_json::from_value(serde_json::json!({
+            "step": { "number": 9, "summary": "E1 was added" }, "changed": 1,
+            "changes": [{ "item": "H1", "change": "changed", "sentence": "H1 rose from 0.50 to 0.82 after E1" }],
+            "parts": [
+                { "name": "hypotheses", "total": 3, "items": [
+                    { "id": "H1", "status": "active", "text": "a", "confidence": 0.82, "origin": { "step": 7 }, "change": change },
+                    { "id": "H2", "status": "rejected", "text": "b", "confidence": 0.2, "origin": { "step": 8 } },
+                ] },
+                { "name": "evidence", "total": 1, "items": [
+                    { "id": "E1", "status": "in-force", "text": "seen", "strength": 0.5, "links": [{ "to": "H1", "how": "for" }], "origin": { "step": 9 } },
+                ] },
+            ],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn evidence_stands_below_its_hypothesis_and_changes_have_a_mark() {
+        let board = Board::of(&mind(Some("changed")));
+        let texts: Vec<&str> = board.lines.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "* H1 rose from 0.50 to 0.82 after E1",
+                "",
+                "Hypotheses 3",
+                "* H1   0.82 active a",
+                "    E1   +0.5 seen",
+                "  H2   0.20 rejected b",
+                "  … and 1 more; \"stepback mind\" shows all",
+            ]
+        );
+        assert_eq!(board.lines[5].mood, Mood::Quiet);
+        assert_eq!(Board::of(&Mind::default()).lines[0].text, "Nothing had been thought by this step.");
+    }
+
+    #[test]
+    fn the_place_is_kept_from_one_step_to_the_next() {
+        let mut board = Board::of(&mind(None));
+        board.go(5);
+        assert_eq!(board.selected().and_then(|line| line.step), Some(8));
+        let mut next = mind(None);
+        next.changes.clear();
+        let mut board = Board::of(&next).stay(&board);
+        assert_eq!(board.selected().and_then(|line| line.item.as_deref()), Some("H2"));
+        board.go_to_head(false);
+        assert_eq!(board.selected().map(|line| line.text.as_str()), Some("Hypotheses 3"));
+        board.go(100);
+        board.keep_in_sight(3);
+        assert_eq!(board.rows(3).last().map(|(_, is)| is), Some(true));
+    }
+}

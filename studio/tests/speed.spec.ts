@@ -1,0 +1,57 @@
+// How fast it is. Only `cargo xtask bench studio` runs this, with an optimised program on a machine that does nothing else.
+import { writeFileSync } from 'node:fs';
+import { rates, report, scrub, zoomAndPan } from './measure';
+import { expect, test } from './world';
+
+const RESULT = process.env.STEPBACK_STUDIO_BENCH;
+const RUNS = Number(process.env.STEPBACK_STUDIO_BENCH_RUNS ?? 10);
+const STEPS = Number(process.env.STEPBACK_STUDIO_BENCH_STEPS ?? 100_000);
+
+test('ready, opened, gone through', async ({ world, page }) => {
+  test.skip(!RESULT, 'it is a benchmark');
+  test.setTimeout(900_000);
+  const signIn = await world.serve();
+  await report(world, 'long', 0, STEPS);
+  const { items } = await world.api<{ items: { id: string }[] }>('/sessions?agent=buyer');
+  const id = items[0]?.id;
+  await page.goto(signIn);
+  await expect(page.getByRole('row').nth(1)).toBeVisible();
+
+  // Everything a first visit loads, compressed as it is sent.
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send('Network.enable');
+  await cdp.send('Network.setCacheDisabled', { cacheDisabled: true });
+  const kinds = new Map<string, string>();
+  let scripts = 0;
+  cdp.on('Network.responseReceived', (event) => void kinds.set(event.requestId, event.type));
+  cdp.on('Network.loadingFinished', (event) => {
+    if (kinds.get(event.requestId) === 'Script') scripts += event.encodedDataLength;
+  });
+  const timed = async (path: string, done: () => Promise<void>): Promise<number> => {
+    await page.goto('about:blank');
+    const begun = performance.now();
+    await page.goto(world.url + path, { waitUntil: 'commit' });
+    await done();
+    return performance.now() - begun;
+  };
+  const ready = [];
+  for (let run = 0; run < RUNS; run++) {
+    scripts = 0;
+    ready.push(await timed('/sessions', () => page.getByRole('row').nth(1).waitFor()));
+  }
+  await page.waitForLoadState('networkidle').catch(() => {});
+  const script_bytes = scripts;
+  await cdp.detach();
+
+  const open = [];
+  const last = page.getByRole('option').filter({ hasText: `step ${STEPS - 1} of many` });
+  for (let run = 0; run < RUNS; run++) open.push(await timed(`/sessions/${id}`, () => last.waitFor()));
+  const requests = await page.evaluate(() =>
+    (performance.getEntriesByType('resource') as PerformanceResourceTiming[])
+      .filter((one) => one.name.includes('/api/'))
+      .map((one) => ({ path: one.name.replace(/.*\/api\/v1/, ''), from_ms: Math.round(one.startTime), to_ms: Math.round(one.responseEnd), bytes: one.encodedBodySize })),
+  );
+  const moving = await rates(page, zoomAndPan);
+  const scrubbing = await rates(page, scrub);
+  writeFileSync(RESULT ?? '', JSON.stringify({ steps: STEPS, ready_ms: ready, open_ms: open, script_bytes, requests, moving, scrubbing }));
+});
