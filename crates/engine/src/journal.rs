@@ -86,6 +86,7 @@ impl Workspace<'_> {
             after,
             outcomes: pairs,
             left_alone: prepared.plan.left_alone,
+            board: None,
         })
     }
 

@@ -21,7 +21,6 @@ mod problem;
 mod service;
 mod signin;
 mod tls;
-mod unified;
 mod watching;
 mod work;
 
