@@ -12,6 +12,7 @@ mod guard;
 mod ingest;
 mod limits;
 mod live;
+mod mcp;
 mod observe;
 mod page;
 mod pages;
