@@ -25,8 +25,11 @@ fn transcript(world: &World, session: &str) -> PathBuf {
 fn claude_finds_its_board_after_a_compaction() {
     const REASON: &str = "the flag in cache.txt says on";
     let world = World::new(&[("cache.txt", "on\n")]);
+    // The person lets the agent use the tools without being asked.
+    fs::create_dir_all(world.home.join(".claude")).unwrap();
+    fs::write(world.home.join(".claude/settings.json"), r#"{"permissions":{"allow":["mcp__stepback"]}}"#)
+        .unwrap();
     world.init(Agent::Claude, &["--user", "--mcp"]);
-    world.write(".claude/settings.json", r#"{"permissions":{"allow":["mcp__stepback"]}}"#);
     let claude = || world.hooked(Agent::Claude);
 
     let hunt = Script::new([]).when(
@@ -45,11 +48,10 @@ fn claude_finds_its_board_after_a_compaction() {
     );
     let first = claude().script(hunt).run("why is the page old?").succeeds();
     let session = first.session();
-    let calls = world.json(&["log", "--kind", "tool-end"]);
-    for call in items(&calls) {
-        assert_eq!(call["failed"], false, "{call:#}");
-    }
-    let board = world.json(&["mind"]);
+    let results = first.turns()[8].body["messages"].to_string();
+    assert!(!results.contains("\"is_error\":true"), "{results}");
+    assert_eq!(items(&world.json(&["log", "--kind", "tool-end"])).len(), 8);
+    let board = world.json(&["mind", "--session", &session]);
     assert_eq!(board["hypotheses"][0]["status"], "rejected", "{board:#}");
     assert_eq!(world.session(&session)["id"], board["session"], "the board is that of the session");
     // Joined to the calls it came from.
@@ -58,7 +60,7 @@ fn claude_finds_its_board_after_a_compaction() {
     let before = fs::read_to_string(transcript(&world, &session)).unwrap();
 
     // The model forgets everything but one sentence.
-    let forget = Script::new([Turn::text("<summary>Some page is old.</summary>")]);
+    let forget = Script::new([]).when("summary", [Turn::text("<summary>Some page is old.</summary>")]);
     claude().resume(&session).script(forget).run("/compact").succeeds();
     let states = world.json(&["log", "--kind", "state-change"]);
     assert!(
@@ -73,16 +75,21 @@ fn claude_finds_its_board_after_a_compaction() {
     assert_eq!(turns.len(), 2);
     let said = |turn: usize| turns[turn].body["messages"].to_string();
     assert!(!said(0).contains(REASON), "what was compacted is gone from the conversation: {}", said(0));
+    assert!(said(0).contains("Some page is old."), "{}", said(0));
     for known in [REASON, "H1", "rejected", "who writes the page?", "why is the page old?"] {
         assert!(said(1).contains(known), "{known} is not in {}", said(1));
     }
-    assert_eq!(world.json(&["mind"])["hypotheses"], board["hypotheses"], "nothing was lost");
+    assert_eq!(
+        world.json(&["mind", "--session", &session])["hypotheses"],
+        board["hypotheses"],
+        "nothing was lost"
+    );
     world.has_no_gap();
 
     let counterparts = Counterparts::installed();
     let after = fs::read_to_string(transcript(&world, &session)).unwrap();
     counterparts.keep("claude-before-compaction.jsonl", &before);
     counterparts.keep("claude-after-compaction.jsonl", &after);
-    counterparts.keep("claude-board.txt", &world.stepback(&["mind", "--all"]));
-    counterparts.keep("claude-recovery.md", &world.stepback(&["recover"]));
+    counterparts.keep("claude-board.txt", &world.stepback(&["mind", "--all", "--session", &session]));
+    counterparts.keep("claude-recovery.md", &world.stepback(&["recover", "--session", &session]));
 }
