@@ -93,3 +93,38 @@ fn claude_finds_its_board_after_a_compaction() {
     counterparts.keep("claude-board.txt", &world.stepback(&["mind", "--all", "--session", &session]));
     counterparts.keep("claude-recovery.md", &world.stepback(&["recover", "--session", &session]));
 }
+
+/// The settings that `init --mcp` writes are those the agent reads: it starts the server, and its model can call a tool.
+fn takes_a_note(agent: Agent, tool: &str) {
+    let world = World::new(&[("a.txt", "a\n")]);
+    world.init(agent, &["--user", "--mcp"]);
+    let note = Call::named(tool, json!({ "text": "written by a tool" }));
+    let script = Script::new([Turn::call(note), Turn::text("Noted.")]);
+    let run = world.hooked(agent).script(script).run("take a note").succeeds();
+    let board = world.json(&["mind", "--session", &run.session()]);
+    assert_eq!(board["notes"][0]["text"], "written by a tool", "{board:#}\n{}", run.stdout);
+    world.has_no_gap();
+}
+
+#[test]
+fn gemini_takes_a_note() {
+    takes_a_note(Agent::Gemini, "mcp_stepback_note");
+}
+
+#[test]
+fn opencode_takes_a_note() {
+    takes_a_note(Agent::Opencode, "stepback_note");
+}
+
+/// Codex hands out tools of servers only to a model that searches for them, which ours does not; resources are there at once.
+#[test]
+fn codex_reads_its_board() {
+    let world = World::new(&[("a.txt", "a\n")]);
+    world.init(Agent::Codex, &["--user", "--mcp"]);
+    let board = json!({ "server": "stepback", "uri": "stepback://mind" });
+    let script = Script::new([Turn::call(Call::named("read_mcp_resource", board)), Turn::text("Empty.")]);
+    let run = world.hooked(Agent::Codex).script(script).run("read your board").succeeds();
+    let last = run.turns()[1].body["input"].to_string();
+    assert!(last.contains("Nothing is on the board"), "{last}");
+    world.has_no_gap();
+}
