@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
 use stepback_mind::Item;
-use stepback_mind::ids::Kind;
 use stepback_model::clip;
 
 use super::{ADDS, Args, Hints, LOOKS, Reply, Tool, limit, limit_schema, moment, point_schema};
@@ -11,6 +10,9 @@ use crate::desk::Ground;
 use crate::schema::{any_number, anything, count, flag, list, object, open_object, text, texts, whole};
 use crate::trouble::Trouble;
 
+/// The parts of a board.
+const PARTS: [&str; 7] =
+    ["hypotheses", "contradictions", "beliefs", "gaps", "verifications", "experiments", "notes"];
 /// Tokens of a page, if nobody says how many.
 const BUDGET: u64 = 1500;
 /// Characters of an item that is asked for by name.
@@ -53,7 +55,6 @@ pub(super) fn recover() -> Tool {
 }
 
 pub(super) fn mind() -> Tool {
-    let sections = Kind::ALL.map(Kind::plural);
     Tool {
         name: "mind",
         title: "The board",
@@ -63,7 +64,7 @@ pub(super) fn mind() -> Tool {
                 ("at", point_schema("As of this point: #42, 10 minutes ago, a branch")),
                 ("since", point_schema("Only what changed from this point on, in sentences")),
                 ("item", text("One item in full, such as H2 or B3")),
-                ("parts", list("Only these parts", json!({ "type": "string", "enum": sections }))),
+                ("parts", list("Only these parts", json!({ "type": "string", "enum": PARTS }))),
                 ("all", flag("Also what is over: archived, settled, filled")),
                 ("limit", limit_schema(12, 500)),
             ],

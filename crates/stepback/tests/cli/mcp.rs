@@ -49,6 +49,8 @@ fn a_board_is_kept_by_tools() {
     agent.call("gap", json!({ "do": "fill", "gap": "G1", "text": "2.4.1" }));
     let note = agent.call("note", json!({ "text": "staging is a copy", "about": ["H1"] }));
     agent.call("mind_undo", json!({}));
+    let parts = agent.call("mind", json!({ "parts": ["gaps"], "all": true }));
+    assert_eq!((&parts["parts"][0]["title"], parts["parts"].as_array().unwrap().len()), (&json!("Gaps"), 1));
     let board = agent.call("mind", json!({ "all": true }));
     let shown = board.to_string();
     assert!(
@@ -535,6 +537,22 @@ fn the_settings_of_every_agent_take_the_server_and_give_it_back() {
     fs::write(world.home.join(".codex/config.toml"), "model = \n").unwrap();
     let ran = world.run(["init", "--user", "--mcp", "--agent", "codex"]).exits(9);
     assert!(ran.err.contains("is broken"), "{}", ran.err);
+}
+
+/// What hooks know of our tools is what the tools say of themselves.
+#[test]
+fn tools_that_only_look_are_known_to_the_hooks() {
+    let world = Sandbox::new();
+    let agent = Client::introduced(&world, "test", &[]);
+    assert_eq!(agent.tools.len(), 23);
+    for tool in &agent.tools {
+        let name = format!("mcp__stepback__{}", tool["name"].as_str().unwrap());
+        let changes = stepback_agents::tools::can_change(stepback_agents::Agent::Claude, &name);
+        assert_eq!(tool["annotations"]["readOnlyHint"], !changes, "{name}");
+    }
+    let dangerous = agent.tools.iter().filter(|tool| tool["annotations"]["destructiveHint"] == true);
+    let names: Vec<&Value> = dangerous.map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["verify_run", "rewind_apply"]);
 }
 
 /// The official inspector lists the tools and calls one.
