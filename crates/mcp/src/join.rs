@@ -2,8 +2,8 @@
 //!
 //! An agent starts the server, or names its address, and says nothing about which of its sessions this is. What there is to go
 //! by, in this order: what a person said with `--session`; the id that the agent gives to the processes it starts; the session
-//! that was found before, while it goes on; the one agent that is at work here. If several are, the name of the program that
-//! asks may tell, and else the call that is open right now: whoever calls a tool of ours has one.
+//! that was found before, while it goes on; the one session that is at work here, among those of the agent that the program
+//! which asks belongs to. If several are, the call that is open right now may tell: whoever calls a tool of ours has one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +22,8 @@ pub struct Whose {
     pub session: Option<String>,
     /// The session as the agent calls it, by the environment it gave us.
     pub agent_session: Option<String>,
+    /// Names of agents, with which the names of their programs begin.
+    pub agents: Vec<&'static str>,
 }
 
 /// The session that was found before.
@@ -51,15 +53,19 @@ impl Whose {
             return Ok(workspace.find_session(named)?);
         }
         let mut live = workspace.agent_sessions()?;
-        live.retain(|session| !session.info.imported && status(session, false, now) == "active");
+        live.retain(|session| !session.info.imported && session.info.ended_at.is_none());
         let same =
             |session: &&Session| self.agent_session.is_some() && session.info.external == self.agent_session;
         if let Some(session) = live.iter().find(same) {
             return Ok(session.clone());
         }
+        let asks = self.agents.iter().find(|agent| client.is_some_and(|client| client.starts_with(**agent)));
+        live.retain(|session| {
+            status(session, false, now) == "active" && asks.is_none_or(|agent| session.agent == **agent)
+        });
         let found = match joined.get().and_then(|id| live.iter().find(|session| session.id == id)) {
             Some(session) => session.clone(),
-            None => match one_of(&live, client) {
+            None => match one_of(&live) {
                 Some(session) => session.clone(),
                 None if live.is_empty() => return Ok(workspace.session.clone()),
                 None => return Err(several(&live)),
@@ -70,16 +76,16 @@ impl Whose {
     }
 }
 
-fn one_of<'s>(live: &'s [Session], client: Option<&str>) -> Option<&'s Session> {
-    let asks = |session: &&Session| client.is_some_and(|client| client.starts_with(&session.agent));
+fn one_of(live: &[Session]) -> Option<&Session> {
     let calls = |session: &&Session| {
         let ours = |tool: &str| tool.contains("stepback");
         (session.info.open.iter()).any(|open| !open.ended && open.tool.as_deref().is_some_and(ours))
     };
-    let only = |mut found: Vec<&'s Session>| if found.len() == 1 { found.pop() } else { None };
-    only(live.iter().collect())
-        .or_else(|| only(live.iter().filter(asks).collect()))
-        .or_else(|| only(live.iter().filter(calls).collect()))
+    if let [one] = live {
+        return Some(one);
+    }
+    let mut calling = live.iter().filter(calls);
+    calling.next().filter(|_| calling.next().is_none())
 }
 
 fn several(live: &[Session]) -> Trouble {

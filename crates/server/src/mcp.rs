@@ -11,6 +11,7 @@ use axum::Router;
 use axum::extract::Query;
 use axum::http::Uri;
 use serde::Deserialize;
+use stepback_agents::Agent;
 use stepback_engine::{Engine, Workspace};
 use stepback_mcp::http::{self, Offers};
 use stepback_mcp::rpc::Refusal;
@@ -54,7 +55,9 @@ impl Offers for Addresses {
         })?;
         let Query(Said { workspace, session, allow_others }) = said;
         let host = There { work: self.work.clone(), workspace };
-        let options = Options { whose: Whose { session, agent_session: None }, allow_others };
+        let agents = Agent::ALL.map(Agent::name).to_vec();
+        let whose = Whose { session, agent_session: None, agents };
+        let options = Options { whose, allow_others };
         Ok(Arc::new(Desk::with_plans(host, options, Arc::clone(&self.plans))))
     }
 }

@@ -40,7 +40,8 @@ pub fn mcp(context: &Context, arguments: &Mcp) -> Answer {
     let variables = Agent::ALL.into_iter().filter_map(Agent::session_variable);
     let agent_session =
         variables.filter_map(context::variable).map(|id| id.to_string_lossy().into_owned()).next();
-    let whose = Whose { session: arguments.session.clone(), agent_session };
+    let agents = Agent::ALL.map(Agent::name).to_vec();
+    let whose = Whose { session: arguments.session.clone(), agent_session, agents };
     let desk = Desk::new(Here(context), Options { whose, allow_others: arguments.allow_others });
     stdio::serve(&desk, BufReader::new(io::stdin().lock()), io::stdout())?;
     DONE

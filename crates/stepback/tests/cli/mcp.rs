@@ -202,6 +202,12 @@ fn nobody_changes_a_session_of_others() {
     theirs.post("m1", "mcp__stepback__mind", json!({}));
     assert!(world.ok(["mind", "--session", "theirs-1"]).out.contains("theirs"));
 
+    // Of an agent that is not recorded, nobody takes the session of another one for its own.
+    let mut gemini = Client::introduced(&world, "gemini-cli-mcp-client", &[]);
+    gemini.call("note", json!({ "text": "on the person's board" }));
+    for session in ["ours-1", "theirs-1"] {
+        assert!(!world.ok(["mind", "--session", session]).out.contains("the person's board"));
+    }
     let mut named = Client::introduced(&world, "somebody", &["--session", "theirs-1"]);
     assert!(named.call("mind", json!({})).to_string().contains("theirs"));
     let mut by_env = Client::started(&world, &[], &[("CLAUDE_CODE_SESSION_ID", "ours-1")]);
@@ -230,6 +236,12 @@ fn who_is_not_recorded_takes_nothing_back() {
 #[test]
 fn what_makes_no_sense_is_refused_and_harms_nothing() {
     let world = Sandbox::new();
+    let mut agent = Client::started(&world, &[], &[]);
+    // Nothing is recorded here yet.
+    agent.introduce("test");
+    let listed = agent.ask("resources/list", json!({}));
+    assert_eq!(listed["result"]["resources"].as_array().unwrap().len(), 3, "{listed:#}");
+    assert!(agent.end().is_empty());
     let mut agent = Client::started(&world, &[], &[]);
     // Before anybody is introduced.
     let early = agent.ask("tools/list", json!({}));
