@@ -1,5 +1,7 @@
 //! What stepback offers to agents: its tools, resources and prompts, over a workspace that the host opens.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use stepback_engine::Workspace;
 use stepback_model::record::Session;
@@ -46,7 +48,8 @@ pub struct Desk<H> {
     host: H,
     options: Options,
     joined: Joined,
-    plans: std::sync::Arc<Plans>,
+    plans: Arc<Plans>,
+    tools: Vec<Tool>,
 }
 
 /// Where a tool does its work.
@@ -109,16 +112,17 @@ impl Ground<'_> {
 impl<H: Host> Desk<H> {
     /// Over a workspace that `host` opens.
     pub fn new(host: H, options: Options) -> Self {
-        Self::with_plans(host, options, std::sync::Arc::default())
+        Self::with_plans(host, options, Arc::default())
     }
 
     /// The same, with plans that outlive it: a server over HTTP makes a new desk for every request.
-    pub fn with_plans(host: H, options: Options, plans: std::sync::Arc<Plans>) -> Self {
-        Self { host, options, joined: Joined::default(), plans }
+    pub fn with_plans(host: H, options: Options, plans: Arc<Plans>) -> Self {
+        let tools = tools::all(options.allow_others);
+        Self { host, options, joined: Joined::default(), plans, tools }
     }
 
-    fn tool(&self, name: &str) -> Option<Tool> {
-        tools::all(self.options.allow_others).into_iter().find(|tool| tool.name == name)
+    fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.name == name)
     }
 
     /// Does some work in the workspace.
@@ -193,7 +197,7 @@ impl<H: Host> Service for Desk<H> {
     }
 
     fn tools(&self) -> Vec<Value> {
-        tools::all(self.options.allow_others).iter().map(Tool::document).collect()
+        self.tools.iter().map(Tool::document).collect()
     }
 
     fn is_slow(&self, tool: &str) -> bool {
@@ -205,7 +209,7 @@ impl<H: Host> Service for Desk<H> {
             let shown: String = tool.chars().take(80).collect();
             return Err(Refusal::params(format!("there is no tool \"{shown}\": tools/list has all of them")));
         };
-        Ok(match self.call_tool(asked, &tool, arguments) {
+        Ok(match self.call_tool(asked, tool, arguments) {
             Ok(reply) => json!({
                 "content": [{ "type": "text", "text": reply.text }],
                 "structuredContent": reply.structured,

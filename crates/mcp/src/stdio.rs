@@ -180,3 +180,153 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+    use std::sync::{Arc, Condvar};
+
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::service::About;
+
+    /// Tools that wait, and one that is broken.
+    #[derive(Default)]
+    struct Tools {
+        begun: (Mutex<u32>, Condvar),
+        released: (Mutex<bool>, Condvar),
+    }
+
+    impl Service for Tools {
+        fn about(&self) -> About {
+            About { name: "t", title: "t", version: "1", instructions: "" }
+        }
+
+        fn tools(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn is_slow(&self, tool: &str) -> bool {
+            tool == "slow"
+        }
+
+        fn call(&self, _: &Asked<'_>, tool: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+            if tool == "broken" {
+                panic!("broken");
+            }
+            if tool != "quick" {
+                *self.begun.0.lock().unwrap() += 1;
+                self.begun.1.notify_all();
+                let released = self.released.0.lock().unwrap();
+                drop(self.released.1.wait_while(released, |released| !*released).unwrap());
+            }
+            Ok(json!({ "tool": tool }))
+        }
+
+        fn resources(&self, _: &Asked<'_>, _: Option<&str>) -> Result<Value, Refusal> {
+            Ok(json!({}))
+        }
+
+        fn templates(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn read(&self, _: &Asked<'_>, _: &str) -> Result<Option<Value>, Refusal> {
+            Ok(None)
+        }
+
+        fn prompts(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn prompt(&self, _: &Asked<'_>, _: &str, _: &Map<String, Value>) -> Result<Value, Refusal> {
+            Ok(json!({}))
+        }
+
+        fn complete(
+            &self,
+            _: &Asked<'_>,
+            _: &Map<String, Value>,
+            _: &str,
+            _: &str,
+        ) -> Result<Vec<String>, Refusal> {
+            Ok(Vec::new())
+        }
+    }
+
+    const HELLO: &str =
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+
+    fn call(id: u32, tool: &str) -> String {
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool } }).to_string()
+    }
+
+    /// What was written so far.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Shared {
+        /// Ids of all answers, and whether each is an error. A line that is being written is left out.
+        fn answers(&self) -> Vec<(Value, bool)> {
+            let written = self.0.lock().unwrap();
+            let lines = written.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+            let answers = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
+            answers.map(|answer| (answer["id"].clone(), answer.get("error").is_some())).collect()
+        }
+    }
+
+    #[test]
+    fn a_tool_that_breaks_takes_no_other_with_it() {
+        let input = [HELLO, &call(1, "broken"), &call(2, "quick")].join("\n");
+        let output = Shared::default();
+        serve(&Tools::default(), input.as_bytes(), output.clone()).unwrap();
+        assert_eq!(output.answers(), [(json!(0), false), (json!(1), true), (json!(2), false)]);
+    }
+
+    #[test]
+    fn what_is_cancelled_is_not_answered_whether_it_runs_or_waits() {
+        let tools = Tools::default();
+        let (reader, mut writer) = io::pipe().unwrap();
+        let output = Shared::default();
+        thread::scope(|threads| {
+            threads.spawn(|| serve(&tools, BufReader::new(reader), output.clone()).unwrap());
+            let cancel = |id: u32| {
+                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+                    .to_string()
+            };
+            // 1 runs on a thread of its own, 2 in turn, and 3 waits for 2.
+            for line in
+                [HELLO.to_owned(), call(1, "slow"), call(2, "blocks"), call(3, "quick"), call(4, "quick")]
+            {
+                writeln!(writer, "{line}").unwrap();
+            }
+            let begun = tools.begun.0.lock().unwrap();
+            drop(tools.begun.1.wait_while(begun, |begun| *begun < 2).unwrap());
+            for line in [cancel(1), cancel(3), cancel(99)] {
+                writeln!(writer, "{line}").unwrap();
+            }
+            // Never waits, and so says that the cancellations before it were heard.
+            writeln!(writer, r#"{{"jsonrpc":"2.0","id":5,"method":"ping"}}"#).unwrap();
+            while !output.answers().contains(&(json!(5), false)) {
+                thread::yield_now();
+            }
+            drop(writer);
+            *tools.released.0.lock().unwrap() = true;
+            tools.released.1.notify_all();
+        });
+        let mut ids: Vec<Value> = output.answers().into_iter().map(|(id, _)| id).collect();
+        ids.sort_by_key(Value::as_u64);
+        assert_eq!(ids, [json!(0), json!(2), json!(4), json!(5)]);
+    }
+}
