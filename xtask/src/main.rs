@@ -3,10 +3,12 @@
 //! Everything a contributor or the CI has to do beyond plain cargo lives here, in Rust, so that one
 //! command works the same everywhere. Nothing in the workspace depends on this crate. Start reading at
 //! [`mod@test`] for the checks, [`tidy`] for the architecture rules, [`mod@bench`] for the measurements,
-//! [`agents`], [`postgres`] and [`python`] for the programs that tests drive, [`studio`] for the web pages.
+//! [`agents`], [`mcp`], [`postgres`] and [`python`] for the programs that tests drive, [`studio`] for the web pages.
 
 mod agents;
 mod bench;
+mod mcp;
+mod npm;
 mod postgres;
 mod python;
 mod studio;
@@ -32,6 +34,7 @@ Tasks:
   bench watcher    Measure a checkpoint of 80,000 files with and without a watcher
   bench server     Measure how many reported steps a server stores, and how fast it answers
   agents install   Install the real coding agents that the tests drive (npm, about 1 GB)
+  mcp install      Install the official MCP conformance suite and inspector (npm, about 470 MB)
   postgres install Install the database server that the tests start (apt-get)
   python install   Install the Python packages that the tests run (pip, about 50 MB)
   studio install   Install what the Studio is checked with (npm, Chromium)
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         "test" => test::run(rest),
         "tidy" => tidy::run(),
         "agents" => installs(task, rest, agents::HELP, agents::install),
+        "mcp" => installs(task, rest, mcp::HELP, mcp::install),
         "postgres" => installs(task, rest, postgres::HELP, postgres::install),
         "python" => installs(task, rest, python::HELP, python::install),
         "studio" => studio::run(rest),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{agents, postgres, python, studio, tidy, workspace};
+use crate::{agents, mcp, postgres, python, studio, tidy, workspace};
 
 /// Runs all stages; arguments after `--` go to the test runner.
 pub fn run(args: &[String]) -> Result<()> {
@@ -28,6 +28,8 @@ pub fn run(args: &[String]) -> Result<()> {
     tidy::run()?;
     heading("agents");
     agents::install()?;
+    heading("mcp");
+    mcp::install()?;
     heading("postgres");
     postgres::install()?;
     heading("python");

@@ -39,6 +39,14 @@ impl Agent {
         }
     }
 
+    /// The variable by which it tells processes that it starts which of its sessions they belong to, if it does.
+    pub fn session_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Claude => Some("CLAUDE_CODE_SESSION_ID"),
+            Self::Codex | Self::Gemini | Self::Opencode => None,
+        }
+    }
+
     /// Parses the stable name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|agent| agent.name() == name)

@@ -94,12 +94,33 @@ const ONLY_LOOK: [(Agent, &[&str]); 4] = [
     ),
 ];
 
+/// Tools of our own MCP server that only look.
+const OURS_ONLY_LOOK: [&str; 11] = [
+    "recover",
+    "mind",
+    "next",
+    "belief_impact",
+    "timeline",
+    "show",
+    "search",
+    "why",
+    "diff",
+    "compare",
+    "rewind_plan",
+];
+
+/// What a tool of our own MCP server is called there, if it is one: each agent puts the server's name before it in its own way.
+fn ours(tool: &str) -> Option<&str> {
+    ["mcp__stepback__", "mcp_stepback_", "stepback_"].iter().find_map(|before| tool.strip_prefix(before))
+}
+
 /// Tools whose input is the whole task list.
 pub const REPLACE_TASKS: [&str; 4] = ["TodoWrite", "update_plan", "write_todos", "todowrite"];
 
 /// Whether a tool of an agent can change something.
 pub fn can_change(agent: Agent, tool: &str) -> bool {
-    !ONLY_LOOK.iter().any(|(of, names)| *of == agent && names.contains(&tool))
+    let looks = ONLY_LOOK.iter().any(|(of, names)| *of == agent && names.contains(&tool));
+    !looks && !ours(tool).is_some_and(|tool| OURS_ONLY_LOOK.contains(&tool))
 }
 
 /// Paths that a call names as those it works on, as written.
@@ -146,6 +167,11 @@ mod tests {
         assert!(can_change(Agent::Claude, "Bash"));
         assert!(can_change(Agent::Claude, "mcp__files__move"));
         assert!(can_change(Agent::Gemini, "replace"));
+        assert!(!can_change(Agent::Claude, "mcp__stepback__recover"));
+        assert!(!can_change(Agent::Gemini, "mcp_stepback_mind"));
+        assert!(!can_change(Agent::Opencode, "stepback_rewind_plan"));
+        assert!(can_change(Agent::Claude, "mcp__stepback__rewind_apply"));
+        assert!(can_change(Agent::Claude, "mcp__stepback__verify_run"));
         assert!(!can_change(Agent::Claude, "Read"));
         assert!(!can_change(Agent::Opencode, "grep"));
         // Names are the agents' own: what only looks in one may be unknown in another.

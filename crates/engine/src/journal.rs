@@ -87,6 +87,7 @@ impl Workspace<'_> {
             after,
             outcomes: pairs,
             left_alone: prepared.plan.left_alone,
+            board: None,
         })
     }
 

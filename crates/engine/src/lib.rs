@@ -40,6 +40,7 @@ pub mod session;
 pub mod timeline;
 pub mod treeedit;
 pub mod undo;
+mod unified;
 pub mod workspace;
 
 pub use error::EngineError;

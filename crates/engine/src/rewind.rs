@@ -18,6 +18,7 @@ use crate::diff;
 use crate::direct::{direct, is_git_dir, limited, links_leading_out};
 use crate::error::EngineError;
 use crate::path_filter::PathFilter;
+use crate::reason::Joined;
 use crate::revert::Lookup;
 use crate::treeedit;
 use crate::workspace::{Present, StoreSource, Workspace, WorkspaceLock, describe};
@@ -88,6 +89,8 @@ pub struct Report {
     pub outcomes: Vec<(PlannedChange, Outcome)>,
     /// What the plan left alone from the start.
     pub left_alone: Vec<LeftAlone>,
+    /// What happened to the board of an agent, if that went with the files.
+    pub board: Option<Joined>,
 }
 
 impl Workspace<'_> {

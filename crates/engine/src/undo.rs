@@ -128,7 +128,9 @@ impl Workspace<'_> {
                     Direction::Undo => Purpose::Undo(operation.id),
                     Direction::Redo => Purpose::Redo(operation.id),
                 };
-                self.apply_as(*prepared, purpose, also).map(Some)
+                let report = self.apply_as(*prepared, purpose, also)?;
+                let board = self.board_goes_along(&operation)?;
+                Ok(Some(Report { board, ..report }))
             }
             Reversal::Log { operation, summary } => {
                 // A prune at the same time must not free what is about to be shown again.

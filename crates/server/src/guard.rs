@@ -10,9 +10,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
 use crate::pages;
@@ -106,6 +107,11 @@ impl Guard {
         Self { inner: Arc::new(Inner { token, hosts, origins }) }
     }
 
+    /// Everything a router answers, only for those who may ask.
+    pub fn protect(self, router: Router) -> Router {
+        router.layer(middleware::from_fn_with_state(self, check))
+    }
+
     /// Why a request to `host` is refused.
     fn refusal(&self, host: &str, headers: &HeaderMap, open: bool) -> Option<Problem> {
         let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
@@ -164,10 +170,11 @@ const OPEN: [&str; 6] = ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs",
 
 /// What pages of an origin that was allowed by name may do.
 const METHODS: &str = "GET, POST, PATCH, DELETE";
-const HEADERS: &str = "authorization, content-type, if-none-match, last-event-id";
+const HEADERS: &str =
+    "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name";
 
 /// Refuses requests that may not be answered.
-pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     // In HTTP/2 the name is part of the address.
     let host = match headers.get(header::HOST) {

@@ -12,6 +12,7 @@ mod guard;
 mod ingest;
 mod limits;
 mod live;
+mod mcp;
 mod observe;
 mod page;
 mod pages;
@@ -21,7 +22,6 @@ mod problem;
 mod service;
 mod signin;
 mod tls;
-mod unified;
 mod watching;
 mod work;
 

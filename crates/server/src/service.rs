@@ -12,13 +12,13 @@ use axum::routing::get;
 use axum::{Router, middleware};
 use tokio::sync::oneshot;
 
-use crate::guard::{self, Guard, Token};
+use crate::guard::{Guard, Token};
 use crate::limits::{self, Limits};
 use crate::observe::{self, Observer};
 use crate::signin::SignIn;
 use crate::tls::Tls;
 use crate::work::Work;
-use crate::{accept, api, pages};
+use crate::{accept, api, mcp, pages};
 
 /// Largest body of a request that is not ingest.
 const LARGEST: usize = 8 << 20;
@@ -91,8 +91,10 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
         .merge(pages::router())
         .merge(metrics(work.clone(), observer.clone()))
         .merge(sign_in.clone().router())
-        .layer(DefaultBodyLimit::max(LARGEST))
-        .layer(middleware::from_fn_with_state(guard, guard::check))
+        .merge(mcp::router(work.clone()))
+        .layer(DefaultBodyLimit::max(LARGEST));
+    let router = guard
+        .protect(router)
         .layer(middleware::from_fn(api::otlp::in_its_words))
         .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::keep))
         .layer(middleware::from_fn_with_state(observer, observe::watch));

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 pub mod carry;
 pub mod find;
 pub mod live;
+pub mod mcp;
 pub mod mind;
 pub mod play;
 mod rewind;
@@ -344,6 +345,9 @@ pub enum Command {
     /// Tell an agent that lost its context where it stood
     #[command(after_help = mind::RECOVER)]
     Recover(mind::Recover),
+    /// Offer time travel and the board to an agent, as an MCP server on stdin and stdout
+    #[command(after_help = mcp::MCP)]
+    Mcp(mcp::Mcp),
     /// Show or change settings
     #[command(
         after_help = "Examples:\n  stepback settings\n  stepback settings checkpoint.minutes 5\n  stepback settings checkpoint.minutes default"

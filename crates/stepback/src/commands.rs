@@ -22,6 +22,7 @@ mod conversation;
 mod diff;
 mod find;
 mod history;
+mod mcp;
 mod mind;
 mod past;
 mod replay;
@@ -132,6 +133,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Experiment(command) => mind::experiment(&any()?, command),
         Command::Mind(arguments) => mind::mind(&any()?, arguments),
         Command::Recover(arguments) => mind::recover(&any()?, arguments),
+        Command::Mcp(wanted) => mcp::mcp(&any()?, wanted),
         Command::Settings { key, value } => {
             let context = Context::open(&arguments, Make::Yes, "")?;
             agents::settings(&context, key.as_deref(), value.as_deref())

@@ -41,6 +41,11 @@ impl Failure {
         &self.message
     }
 
+    /// What to do.
+    pub fn what_to_do(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Prints it as the one JSON document. The exit code counts even if the reader has gone away.
     pub fn print_document(&self) {
         let error = json!({

@@ -3,12 +3,13 @@
 //! Only tests depend on this crate. [`contract`] decides what a correct store is: a new backend expands
 //! [`store_contract!`] once and gets one test per clause. [`sample`] makes records that are exact to the byte, and
 //! [`process`] runs one test of a binary as a real process of its own. [`agent`] runs real coding agents against a scripted
-//! [`model`], [`postgres`] starts a server of a test's own, and
-//! [`python`] has the packages of others that tests run.
+//! [`model`], [`postgres`] starts a server of a test's own, [`mcp`]
+//! has the official tools for that protocol, and [`python`] has the packages of others that tests run.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 pub mod agent;
 pub mod contract;
+pub mod mcp;
 pub mod model;
 pub mod postgres;
 pub mod process;

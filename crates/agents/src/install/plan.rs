@@ -103,7 +103,7 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
 }
 
 /// The folders between the home or the workspace and the file.
-fn dirs(file: &Path, place: &Place) -> Vec<PathBuf> {
+pub(super) fn dirs(file: &Path, place: &Place) -> Vec<PathBuf> {
     let mut dirs: Vec<_> = file
         .ancestors()
         .skip(1)
@@ -247,16 +247,16 @@ fn others_come_after(document: &Document, ours: Ours<'_>) -> bool {
     })
 }
 
-fn text(plan: &Plan) -> Result<String, InstallError> {
+pub(super) fn text(plan: &Plan) -> Result<String, InstallError> {
     let bytes = plan.before.clone().unwrap_or_default();
     String::from_utf8(bytes).map_err(|_| InstallError::NotText(plan.file.clone()))
 }
 
-fn parse(plan: &Plan, text: String) -> Result<Document, InstallError> {
+pub(super) fn parse(plan: &Plan, text: String) -> Result<Document, InstallError> {
     Document::parse(text).map_err(|error| broken(plan, error.into()))
 }
 
-fn broken(plan: &Plan, misfit: Misfit) -> InstallError {
+pub(super) fn broken(plan: &Plan, misfit: Misfit) -> InstallError {
     let (what, position) = match misfit {
         Misfit::Shape { what, position } => (what, position),
         Misfit::Syntax(error) => (error.what, error.position),

@@ -5,12 +5,18 @@ use serde_json::{Value, json};
 use stepback_mind::diff::Diff;
 use stepback_mind::merge::{Conflict, Merged};
 use stepback_mind::{Item, Mind};
-use stepback_model::record::StepKind;
+use stepback_model::ids::{OpId, StepId};
+use stepback_model::record::{Operation, StepKind};
 use stepback_store::Mutation;
+use stepback_store::port::Query;
 
 use super::moment::{Moment, Seen};
 use super::thinker::{Next, Thinker};
 use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+/// What steps are about that made one mind into another.
+const JOINED: &str = "mind";
 
 /// What joining two minds did.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -31,15 +37,38 @@ pub struct Joined {
 impl Thinker<'_> {
     /// The mind becomes what it was at a moment. Everything since stays in the record.
     pub fn restore(&mut self, moment: &Moment, dry_run: bool) -> Result<Joined, EngineError> {
+        self.restored(moment, None, dry_run)
+    }
+
+    /// The mind goes back along with the files that an operation took to that moment. To undo it takes both back.
+    pub fn restore_with(&mut self, moment: &Moment, operation: OpId) -> Result<Joined, EngineError> {
+        self.restored(moment, Some(operation), false)
+    }
+
+    fn restored(
+        &mut self,
+        moment: &Moment,
+        operation: Option<OpId>,
+        dry_run: bool,
+    ) -> Result<Joined, EngineError> {
         let seen = self.at(moment)?;
         let summary = format!("restore the board of {}", described(&seen));
         let from = seen.step.as_ref().map(|stored| stored.checkpoint.step.id);
         let merged = Merged { mind: seen.mind, conflicts: Vec::new(), renamed: Vec::new() };
-        self.become_of(merged, summary, json!({ "do": "restore", "from": from }), dry_run)
+        self.become_of(merged, summary, said("restore", "from", from, operation), dry_run)
     }
 
     /// Takes back what one step changed, the newest if none is named. What came later stays.
     pub fn take_back(&mut self, number: Option<u64>, dry_run: bool) -> Result<Joined, EngineError> {
+        self.taken_back(number, None, dry_run)
+    }
+
+    fn taken_back(
+        &mut self,
+        number: Option<u64>,
+        operation: Option<OpId>,
+        dry_run: bool,
+    ) -> Result<Joined, EngineError> {
         let session = self.session()?;
         let moment = number.map_or(Moment::Now, Moment::Step);
         let after = self.workspace.mind_at(&session, &moment)?;
@@ -57,7 +86,7 @@ impl Thinker<'_> {
         let before = self.workspace.mind_at(&session, &Moment::Step(step.number.saturating_sub(1)))?;
         let merged = self.present(&session)?.0.revert(&before.mind, &after.mind)?;
         let summary = format!("take back #{}: {}", step.number, step.summary);
-        self.become_of(merged, summary, json!({ "do": "take-back", "step": step.id }), dry_run)
+        self.become_of(merged, summary, said("take-back", "step", Some(step.id), operation), dry_run)
     }
 
     /// Takes over what was found out between `base` and `from`.
@@ -123,7 +152,7 @@ impl Thinker<'_> {
         let said: Vec<&str> = joined.diff.changes.iter().map(|change| change.sentence.as_str()).collect();
         let next = Next {
             mind: merged.mind,
-            noun: "mind",
+            noun: JOINED,
             summary: joined.summary.clone(),
             output: json!({ "said": said, "conflicts": joined.conflicts }),
             input,
@@ -145,6 +174,39 @@ impl Thinker<'_> {
         self.workspace.store().commit(None, &[Mutation::SetRef { name, expected, value }])?;
         Ok(())
     }
+}
+
+impl Workspace<'_> {
+    /// Takes the board along when files that it went back with come back, or go there again: what happened to it with that
+    /// operation last is taken back. Nothing if it stayed where it was.
+    pub(crate) fn board_goes_along(&self, operation: &Operation) -> Result<Option<Joined>, EngineError> {
+        let query = Query {
+            kinds: vec![StepKind::Reasoning],
+            tool: Some(JOINED.to_owned()),
+            since: Some(operation.at),
+            ..Query::default()
+        };
+        for stored in self.store().steps(self.record.id, &query)? {
+            let step = &stored.checkpoint.step;
+            let detail = self.detail_of(step)?.unwrap_or_default();
+            if detail["input"]["operation"] != json!(operation.id) {
+                continue;
+            }
+            let Some(session) = self.store().session(step.session)? else { return Ok(None) };
+            let mut thinker = Thinker::new(self, &session);
+            return thinker.taken_back(Some(step.number), Some(operation.id), false).map(Some);
+        }
+        Ok(None)
+    }
+}
+
+/// What a step says that made one mind into another.
+fn said(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) -> Value {
+    let mut input = json!({ "do": what, key: step });
+    if let Some(operation) = operation {
+        input["operation"] = json!(operation);
+    }
+    input
 }
 
 fn described(seen: &Seen) -> String {

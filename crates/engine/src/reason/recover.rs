@@ -188,6 +188,8 @@ fn heading(
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![format!("# Where you stood ({} {})", session.agent, session.id.short())];
+    // The last prompt may be no more than "go on".
+    lines.extend(session.info.title.as_ref().map(|title| format!("The session began with: {title}")));
     if let Some(step) = last.map(|stored| &stored.checkpoint.step) {
         lines.push(format!(
             "Last step #{}, iteration {}, {}: {}",

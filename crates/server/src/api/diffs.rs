@@ -6,7 +6,6 @@ use stepback_engine::path_filter::PathFilter;
 use stepback_engine::{Workspace, diff};
 use stepback_model::change::Change;
 use stepback_model::state::State as Moment;
-use stepback_model::tree::{Content, Node};
 use stepback_store::port::StoredCheckpoint;
 use utoipa::IntoParams;
 
@@ -16,7 +15,6 @@ use crate::documents::files::{ChangeDocument, ChangedFileDocument, DiffDocument}
 use crate::extract::{Json, Path, Query, relative};
 use crate::page::{self, Paging};
 use crate::problem::Problem;
-use crate::unified::{self, unified};
 use crate::work::Work;
 
 /// Most bytes of changed lines in one answer.
@@ -100,7 +98,7 @@ fn document(
     let mut items = Vec::with_capacity(shown.items.len());
     for change in &shown.items {
         let text = match wanted.text && left > 0 {
-            true => lines(workspace, change)?.filter(|text| text.len() <= left),
+            true => workspace.changed_lines(change)?.filter(|text| text.len() <= left),
             false => None,
         };
         left -= text.as_ref().map_or(0, String::len);
@@ -112,22 +110,4 @@ fn document(
         items,
         next_cursor: shown.next_cursor,
     }))
-}
-
-/// The changed lines of a text file that is not too large.
-fn lines(workspace: &Workspace<'_>, change: &Change) -> Result<Option<String>, Problem> {
-    let side = |node: &Option<Node>| -> Result<Option<Vec<u8>>, Problem> {
-        match node {
-            None => Ok(Some(Vec::new())),
-            Some(node @ Node::File { size, content: Content::Whole(_) | Content::Chunked(_), .. })
-                if *size <= unified::LARGEST as u64 =>
-            {
-                Ok(Some(workspace.read_node(node)?))
-            }
-            Some(_) => Ok(None),
-        }
-    };
-    let (before, after) = (side(&change.before)?, side(&change.after)?);
-    let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
-    Ok(unified(&change.path.display(), &before, &after))
 }

@@ -36,7 +36,10 @@ pub struct Init {
     /// For every project of this user instead of this one
     #[arg(long)]
     pub user: bool,
-    /// Take the hooks out again
+    /// Also let the agent travel in time itself: add the MCP server (stepback mcp) to its settings
+    #[arg(long)]
+    pub mcp: bool,
+    /// Take the hooks and the MCP server out again
     #[arg(long)]
     pub uninstall: bool,
     /// A checkpoint that cannot be made blocks the agent's call instead of leaving a gap

@@ -66,20 +66,26 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> Answer {
     let scope = if arguments.user { Scope::User } else { Scope::Project };
     let direction = if arguments.uninstall { Direction::Uninstall } else { Direction::Install };
     let binary = binary()?;
-    let mut plans: Vec<Plan> = Vec::new();
+    let mut plans: Vec<(String, Plan)> = Vec::new();
     for agent in agents {
         // All plans first: settings that cannot be read must not leave half of the agents set up.
-        plans.push(
-            install::plan(agent, scope, &place, &binary, arguments.strict, direction).map_err(refused)?,
-        );
+        let hooks =
+            install::plan(agent, scope, &place, &binary, arguments.strict, direction).map_err(refused)?;
+        let server = (arguments.mcp || arguments.uninstall)
+            .then(|| install::plan_server(agent, scope, &place, &binary, direction, Some(&hooks)));
+        let server = server.transpose().map_err(refused)?;
+        plans.push((agent.name().to_owned(), hooks));
+        // Who takes everything out need not hear of a server that was never there.
+        let server = server.filter(|server| arguments.mcp || !server.is_nothing());
+        plans.extend(server.map(|server| (format!("{}-mcp", agent.name()), server)));
     }
     let mut items = Vec::new();
-    for plan in &plans {
+    for (id, plan) in &plans {
         if !arguments.dry_run && !plan.is_nothing() {
             install::carry_out(plan).map_err(refused)?;
         }
         items.push(json!({
-            "id": plan.agent.name(),
+            "id": id,
             "agent": plan.agent.name(),
             "file": plan.file,
             "changed": !plan.is_nothing(),
@@ -93,11 +99,9 @@ pub fn init(directory: &Path, json: bool, arguments: &Init) -> Answer {
     }
     if json {
         output::document(&json!({ "items": items }));
-    } else if !arguments.dry_run && plans.iter().any(|plan| !plan.is_nothing()) && !arguments.uninstall {
+    } else if !arguments.dry_run && plans.iter().any(|(_, plan)| !plan.is_nothing()) && !arguments.uninstall {
         let user = if arguments.user { " --user" } else { "" };
-        output::say(
-            Paint::stderr().dim(format!("\"stepback init{user} --uninstall\" takes the hooks out again.")),
-        );
+        output::say(Paint::stderr().dim(format!("\"stepback init{user} --uninstall\" takes it out again.")));
     }
     DONE
 }

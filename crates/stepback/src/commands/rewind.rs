@@ -59,7 +59,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
         let answer = nothing_to_do(context, &prepared, arguments.agree.dry_run);
         drop(prepared);
         if let Some(target) = board {
-            mind::go_back(context, &workspace, target, arguments.agree.dry_run)?;
+            mind::go_back(context, &workspace, target, None, arguments.agree.dry_run)?;
         }
         return answer;
     }
@@ -76,7 +76,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
     let Some(prepared) = agree(context, prepared, &arguments.agree)? else { return DONE };
     let report = workspace.apply(prepared)?;
     if let Some(target) = board {
-        mind::go_back(context, &workspace, target, false)?;
+        mind::go_back(context, &workspace, target, Some(&report), false)?;
     }
     match (&request.target, conversation) {
         (Some(_), Some(planned)) => {
@@ -402,6 +402,7 @@ pub fn finish(
             "items": items,
             "left_alone": left.iter().map(view::left_alone).collect::<Vec<_>>(),
             "conversation": continued.map(conversation::document),
+            "board": report.board,
         }));
     } else {
         let paint = Paint::stdout();
@@ -413,6 +414,9 @@ pub fn finish(
         ));
         if !conflicts.is_empty() {
             show_left_alone(&conflicts);
+        }
+        for change in report.board.iter().flat_map(|board| &board.diff.changes) {
+            output::line(&change.sentence);
         }
         output::say(paint.dim(format!(
             "What was there before is step #{}; \"stepback {other}\" brings it back.",

@@ -8,6 +8,7 @@
 mod again;
 mod back;
 mod live;
+mod mcp;
 mod plays;
 mod support;
 mod together;

@@ -102,6 +102,38 @@ fn files_and_board_go_back_together_or_apart() {
 }
 
 #[test]
+fn undo_and_redo_take_the_board_along() {
+    let world = Sandbox::frozen();
+    world.write("file", "1\n");
+    world.ok(["checkpoint", "create", "begin"]);
+    world.ok(["hypothesis", "propose", "it is the cache"]);
+    let point = json(&world, &["mind"])["step"].to_string();
+    world.write("file", "2\n");
+    world.ok(["hypothesis", "conclude", "H1", "rejected"]);
+    let is = |files: &str, board: &str, when: &str| {
+        assert_eq!(fs::read_to_string(world.path("file")).unwrap(), files, "{when}");
+        assert_eq!(json(&world, &["mind"])["hypotheses"][0]["status"], board, "{when}");
+    };
+    world.ok(["rewind", &point, "--everything", "--yes", "--reasoning"]);
+    is("1\n", "active", "after a rewind of both");
+    world.ok(["note", "add", "what came later stays"]);
+    let undone = json(&world, &["undo", "--yes"]);
+    assert!(undone["board"]["step"].is_u64(), "{undone:#}");
+    is("2\n", "rejected", "undone");
+    assert_eq!(json(&world, &["mind"])["notes"][0]["text"], "what came later stays");
+    world.ok(["redo", "--yes"]);
+    is("1\n", "active", "done again");
+    world.ok(["undo", "--yes"]);
+    is("2\n", "rejected", "undone again");
+    // A rewind of files alone leaves the board alone, both ways.
+    world.ok(["rewind", &point, "--everything", "--yes"]);
+    is("1\n", "rejected", "after a rewind of files");
+    let undone = json(&world, &["undo", "--yes"]);
+    assert!(undone["board"].is_null(), "{undone:#}");
+    is("2\n", "rejected", "undone");
+}
+
+#[test]
 fn an_experiment_is_tried_on_a_branch_and_its_conclusions_come_back() {
     let world = Sandbox::frozen();
     world.write("file", "1\n");

@@ -2,6 +2,7 @@
 
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::rewind::Report;
 use stepback_mind::Mutation;
 use stepback_mind::item::ExperimentStatus;
 use stepback_store::port::StoredCheckpoint;
@@ -72,7 +73,7 @@ pub fn switch(context: &Context, workspace: &Workspace<'_>, branch: &str, agree:
     // Where the board of the branch is, is known as long as it is not the present one.
     let there = Moment::Branch(branch.to_owned());
     let report = workspace.switch(branch, prepared)?;
-    let joined = thinker.restore(&there, false)?;
+    let joined = thinker.restore_with(&there, report.operation.id)?;
     if !context.json {
         board::tell(context, &joined, false)?;
     }
@@ -84,6 +85,7 @@ pub fn go_back(
     context: &Context,
     workspace: &Workspace<'_>,
     target: &StoredCheckpoint,
+    with: Option<&Report>,
     dry_run: bool,
 ) -> Result<(), Failure> {
     let session = match workspace.store().session(target.checkpoint.step.session)? {
@@ -91,7 +93,11 @@ pub fn go_back(
         _ => workspace.thinking_session(None, context.now())?,
     };
     let moment = Moment::Step(target.checkpoint.step.number);
-    let joined = Thinker::new(workspace, &session).restore(&moment, dry_run)?;
+    let mut thinker = Thinker::new(workspace, &session);
+    let joined = match with {
+        Some(report) => thinker.restore_with(&moment, report.operation.id)?,
+        None => thinker.restore(&moment, dry_run)?,
+    };
     if !context.json {
         board::tell(context, &joined, dry_run)?;
     }

@@ -3,9 +3,14 @@
 use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+use stepback_model::change::Change;
+use stepback_model::tree::{Content, Node};
+
+use crate::error::EngineError;
+use crate::workspace::Workspace;
 
 /// Largest file whose lines are compared, in bytes.
-pub const LARGEST: usize = 8 << 20;
+const LARGEST: usize = 8 << 20;
 /// Most lines that are compared.
 const MOST_LINES: usize = 200_000;
 /// So long may looking for the shortest difference take; after that a longer one will do.
@@ -13,8 +18,27 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
+impl Workspace<'_> {
+    /// The changed lines of a text file; `None` if it is none, or too large.
+    pub fn changed_lines(&self, change: &Change) -> Result<Option<String>, EngineError> {
+        let side =
+            |node: &Option<Node>| -> Result<Option<Vec<u8>>, EngineError> {
+                match node {
+                    None => Ok(Some(Vec::new())),
+                    Some(
+                        node @ Node::File { size, content: Content::Whole(_) | Content::Chunked(_), .. },
+                    ) if *size <= LARGEST as u64 => Ok(Some(self.read_node(node)?)),
+                    Some(_) => Ok(None),
+                }
+            };
+        let (before, after) = (side(&change.before)?, side(&change.after)?);
+        let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
+        Ok(unified(&change.path.display(), &before, &after))
+    }
+}
+
 /// What differs between two contents; `None` if they are no text or too long.
-pub fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
+fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
     let (before, after) = (text(before)?, text(after)?);
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();

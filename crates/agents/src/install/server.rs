@@ -1,0 +1,268 @@
+//! Our MCP server in an agent's settings: one entry called `stepback`, beside whatever servers are there.
+//!
+//! Claude Code keeps a project's servers in `.mcp.json` and the user's in `.claude.json`, Gemini CLI in its settings, opencode in
+//! its configuration, Codex as a table of `config.toml`. For Gemini CLI that is the file our hooks are in; a plan that comes
+//! after another one for the same file begins with what that one leaves.
+
+use std::path::{Path, PathBuf};
+
+use super::hooks::Misfit;
+use super::jsonc::{Document, Rest, Step};
+use super::parse::Node;
+use super::plan::{Plan, broken, dirs, parse, text};
+use super::value::{Value, quoted};
+use super::write::resolve;
+use super::{Direction, InstallError, Place, Position, Scope};
+use crate::Agent;
+
+/// What the server is called in every settings file.
+const NAME: &str = "stepback";
+/// The table of Codex's settings.
+const TABLE: &str = "[mcp_servers.stepback]";
+
+/// Plans to put the MCP server of `binary` into the settings of `agent`, or to take it out. `earlier` is a plan that will
+/// be carried out before this one.
+pub fn plan_server(
+    agent: Agent,
+    scope: Scope,
+    place: &Place,
+    binary: &Path,
+    direction: Direction,
+    earlier: Option<&Plan>,
+) -> Result<Plan, InstallError> {
+    let program = binary.to_str().filter(|_| binary.is_absolute());
+    let Some(program) = program else { return Err(InstallError::Binary(binary.to_owned())) };
+    let file = file(agent, scope, place);
+    let (target, mut before) = resolve(&file)?;
+    if let Some(plan) = earlier.filter(|plan| plan.target == target) {
+        before.clone_from(&plan.after);
+    }
+    let shown = place.show(&file);
+    let mut plan = Plan {
+        agent,
+        dirs: dirs(&file, place),
+        file,
+        target,
+        after: before.clone(),
+        before,
+        changes: Vec::new(),
+        follow_up: Vec::new(),
+    };
+    match (agent, direction) {
+        (Agent::Codex, Direction::Install) => into_table(&mut plan, program)?,
+        (Agent::Codex, Direction::Uninstall) => out_of_table(&mut plan)?,
+        (_, Direction::Install) => into_object(&mut plan, program)?,
+        (_, Direction::Uninstall) => out_of_object(&mut plan)?,
+    }
+    if !plan.is_nothing() {
+        let change = match (direction, &plan.after) {
+            (Direction::Install, _) => format!("adds the MCP server to {shown}"),
+            (Direction::Uninstall, Some(_)) => format!("takes the MCP server out of {shown}"),
+            (Direction::Uninstall, None) => format!("removes {shown}, which held only the MCP server"),
+        };
+        plan.changes.push(change);
+    }
+    if direction == Direction::Install {
+        plan.follow_up = follow_up(agent, scope);
+    }
+    if direction == Direction::Install && plan.before.is_none() {
+        plan.dirs.retain(|dir| !dir.exists());
+    } else if plan.after.is_some() || plan.before.is_none() {
+        plan.dirs.clear();
+    }
+    Ok(plan)
+}
+
+fn file(agent: Agent, scope: Scope, place: &Place) -> PathBuf {
+    match (agent, scope) {
+        (Agent::Claude, Scope::Project) => place.workspace.join(".mcp.json"),
+        // Beside the folder, unless the folder was named by hand.
+        (Agent::Claude, Scope::User) if place.claude_dir == place.home.join(".claude") => {
+            place.home.join(".claude.json")
+        }
+        (Agent::Claude, Scope::User) => place.claude_dir.join(".claude.json"),
+        (Agent::Codex, Scope::Project) => place.workspace.join(".codex/config.toml"),
+        (Agent::Codex, Scope::User) => place.codex_home.join("config.toml"),
+        (Agent::Gemini, Scope::Project) => place.workspace.join(".gemini/settings.json"),
+        (Agent::Gemini, Scope::User) => place.gemini_dir.join("settings.json"),
+        (Agent::Opencode, Scope::Project) => place.workspace.join("opencode.json"),
+        (Agent::Opencode, Scope::User) => place.opencode_config_dir.join("opencode.json"),
+    }
+}
+
+fn follow_up(agent: Agent, scope: Scope) -> Vec<String> {
+    let mut notes = Vec::new();
+    if (agent, scope) == (Agent::Claude, Scope::Project) {
+        notes.push(
+            "Claude Code asks once, at its next start here, whether to use the server in .mcp.json."
+                .to_owned(),
+        );
+    }
+    if (agent, scope) == (Agent::Codex, Scope::Project) {
+        notes.push("Codex reads .codex/config.toml only in a project it trusts.".to_owned());
+    }
+    if scope == Scope::Project {
+        notes.push(
+            "Keep the file out of git, or install with --user: it names a path of this machine.".to_owned(),
+        );
+    }
+    notes
+}
+
+/// The member of the settings that holds all servers.
+fn container(agent: Agent) -> &'static str {
+    if agent == Agent::Opencode { "mcp" } else { "mcpServers" }
+}
+
+fn entry(agent: Agent, program: &str) -> Value {
+    let words =
+        |words: &[&str]| Value::Array(words.iter().map(|word| Value::Text((*word).to_owned())).collect());
+    match agent {
+        Agent::Opencode => Value::Object(vec![
+            ("type", Value::Text("local".to_owned())),
+            ("command", words(&[program, "mcp"])),
+        ]),
+        _ => Value::Object(vec![("command", Value::Text(program.to_owned())), ("args", words(&["mcp"]))]),
+    }
+}
+
+/// Whether an entry starts `stepback mcp`, wherever that stepback is.
+fn is_ours(node: &Node) -> bool {
+    let mut words: Vec<&str> = Vec::new();
+    for member in ["command", "args"] {
+        match node.member(member) {
+            Some(node) if node.text().is_some() => words.extend(node.text()),
+            Some(node) => words.extend(node.elements().unwrap_or_default().iter().filter_map(Node::text)),
+            None => {}
+        }
+    }
+    matches!(words.as_slice(), [program, "mcp", ..] if Path::new(program).file_stem().is_some_and(|stem| stem == NAME))
+}
+
+fn into_object(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
+    let (container, entry) = (container(plan.agent), entry(plan.agent, program));
+    let text = text(plan)?;
+    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+        let whole =
+            Value::Object(vec![(container, Value::Object(vec![(NAME, entry)]))]).pretty("\n", "  ", "");
+        plan.after = Some(format!("{whole}\n").into_bytes());
+        return Ok(());
+    }
+    let mut document = parse(plan, text)?;
+    let shape = |document: &Document, node: &Node, what: &str| {
+        let misfit = Misfit::Shape { what: what.to_owned(), position: document.position(node) };
+        broken(plan, misfit)
+    };
+    if document.root().members().is_none() {
+        return Err(shape(&document, document.root(), "the settings are not an object"));
+    }
+    let done = match document.root().member(container) {
+        None => document.insert_member(&[], container, &Value::Object(vec![(NAME, entry)])),
+        Some(servers) if servers.members().is_none() => {
+            return Err(shape(&document, servers, &format!("\"{container}\" is not an object")));
+        }
+        Some(servers) => match servers.member(NAME) {
+            None => document.insert_member(&[container.into()], NAME, &entry),
+            Some(known) if entry.says_the_same_as(known) => Ok(()),
+            Some(known) if is_ours(known) => document.replace(&[container.into(), NAME.into()], &entry),
+            Some(known) => return Err(shape(&document, known, "another server is called \"stepback\"")),
+        },
+    };
+    done.map_err(|error| broken(plan, error.into()))?;
+    plan.after = Some(document.text().as_bytes().to_vec());
+    Ok(())
+}
+
+fn out_of_object(plan: &mut Plan) -> Result<(), InstallError> {
+    let text = text(plan)?;
+    if text.trim_start_matches('\u{feff}').trim().is_empty() {
+        return Ok(());
+    }
+    let mut document = parse(plan, text)?;
+    let path: [Step; 2] = [container(plan.agent).into(), NAME.into()];
+    if !document.get(&path).is_some_and(is_ours) {
+        return Ok(());
+    }
+    let mut rest = document.remove(&path).map_err(|error| broken(plan, error.into()))?;
+    if rest == Rest::EmptyAndOurs {
+        rest = document.remove(&path[..1]).map_err(|error| broken(plan, error.into()))?;
+    } else {
+        rest = Rest::Entries;
+    }
+    let nothing_left = rest == Rest::EmptyAndOurs && document.is_bare();
+    plan.after = (!nothing_left).then(|| document.text().as_bytes().to_vec());
+    Ok(())
+}
+
+/// The lines of our table in Codex's settings: from where, up to where.
+fn table(text: &str) -> Option<std::ops::Range<usize>> {
+    let mut start = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let bare = line.trim();
+        match start {
+            None if bare == TABLE => start = Some(at),
+            Some(_) if bare.starts_with('[') => return start.map(|start| start..at),
+            _ => {}
+        }
+        at += line.len();
+    }
+    start.map(|start| start..text.len())
+}
+
+fn checked(plan: &Plan, text: &str) -> Result<toml::Table, InstallError> {
+    text.parse::<toml::Table>().map_err(|error| InstallError::Broken {
+        file: plan.file.clone(),
+        position: Position::of(text, error.span().map_or(0, |span| span.start)),
+        what: error.message().to_owned(),
+    })
+}
+
+fn into_table(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
+    let text = text(plan)?;
+    let known = checked(plan, &text)?;
+    let lines = format!("{TABLE}\ncommand = {}\nargs = [\"mcp\"]\n", quoted(program));
+    let there = known.get("mcp_servers").and_then(|servers| servers.get(NAME));
+    let after = match (there, table(&text)) {
+        (None, _) if text.is_empty() => lines,
+        (None, _) => {
+            let end = if text.ends_with('\n') { "" } else { "\n" };
+            format!("{text}{end}\n{lines}")
+        }
+        (Some(there), Some(_)) if says_the_same(there, program) => return Ok(()),
+        (Some(_), Some(range)) => {
+            // What stands between our lines and the next table is not ours.
+            let kept = text[range.clone()].len() - text[range.clone()].trim_end().len();
+            let kept = &text[range.end - kept..range.end];
+            format!("{}{}{kept}{}", &text[..range.start], lines.trim_end(), &text[range.end..])
+        }
+        (Some(_), None) => {
+            return Err(InstallError::Broken {
+                file: plan.file.clone(),
+                position: Position::of(&text, 0),
+                what: "a server called \"stepback\" that was written in another way".to_owned(),
+            });
+        }
+    };
+    checked(plan, &after)?;
+    plan.after = Some(after.into_bytes());
+    Ok(())
+}
+
+fn says_the_same(there: &toml::Value, program: &str) -> bool {
+    let args = there.get("args").and_then(toml::Value::as_array);
+    there.get("command").and_then(toml::Value::as_str) == Some(program)
+        && args.is_some_and(|args| matches!(args.as_slice(), [one] if one.as_str() == Some("mcp")))
+}
+
+fn out_of_table(plan: &mut Plan) -> Result<(), InstallError> {
+    let text = text(plan)?;
+    checked(plan, &text)?;
+    let Some(range) = table(&text) else { return Ok(()) };
+    // The blank line above is ours too; at the end of the file, nothing of ours is left behind it.
+    let above = text[..range.start].strip_suffix("\n\n").map_or(range.start, |above| above.len() + 1);
+    let after = format!("{}{}", &text[..above], &text[range.end..]);
+    checked(plan, &after)?;
+    plan.after = (!after.is_empty()).then(|| after.into_bytes());
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! What a blank of a prompt or an address could be filled with.
+
+use serde_json::{Map, Value};
+use stepback_store::port::Query;
+
+use crate::desk::Ground;
+use crate::rpc::Refusal;
+use crate::trouble::Trouble;
+
+/// Labels that are looked at.
+const LABELS: u64 = 500;
+
+/// Whether this refers to something that has blanks.
+pub fn check(reference: &Map<String, Value>) -> Result<(), Refusal> {
+    match reference.get("type").and_then(Value::as_str) {
+        Some("ref/prompt" | "ref/resource") => Ok(()),
+        _ => Err(Refusal::params(
+            "\"ref\" must be a prompt (ref/prompt) or the template of an address (ref/resource)",
+        )),
+    }
+}
+
+/// What `argument` could be, given how it begins.
+pub fn of(ground: &Ground<'_>, argument: &str, begins: &str) -> Result<Vec<String>, Trouble> {
+    let mut values = match argument {
+        "session" => ground.workspace.agent_sessions()?.iter().map(|session| session.id.short()).collect(),
+        "point" => points(ground)?,
+        _ => Vec::new(),
+    };
+    values.retain(|value: &String| value.to_lowercase().starts_with(&begins.to_lowercase()));
+    Ok(values)
+}
+
+fn points(ground: &Ground<'_>) -> Result<Vec<String>, Trouble> {
+    let workspace = ground.workspace;
+    let kept = Query { checkpoint: Some(true), hidden: Some(false), limit: Some(LABELS), ..Query::default() };
+    let kept = workspace.store().steps(workspace.record.id, &kept)?;
+    let mut points: Vec<String> =
+        kept.iter().filter_map(|stored| stored.checkpoint.annotation.label.clone()).collect();
+    points.extend(workspace.branch_names()?);
+    points.extend(["@".to_owned(), "error:last".to_owned()]);
+    points.extend(kept.iter().map(|stored| format!("#{}", stored.checkpoint.step.number)));
+    Ok(points)
+}

@@ -1,0 +1,29 @@
+//! MCP: what stepback offers to agents themselves, over standard input and output or over HTTP.
+//!
+//! [`protocol`] is the protocol in two of its revisions, over whatever a [`service::Service`] offers; [`stdio`] and [`http`]
+//! carry it. [`desk`] is what stepback offers: tools ([`tools`]) for time travel and for the board of an agent's thoughts,
+//! resources and prompts. Answers are small unless somebody asks for more: an agent reads all of them.
+//!
+//! Nothing here reads the environment or looks for a store; a [`desk::Host`] opens the workspace.
+
+mod completion;
+pub mod desk;
+pub mod http;
+pub mod join;
+mod page;
+pub mod plans;
+mod prompts;
+pub mod protocol;
+mod resources;
+pub mod revision;
+pub mod rpc;
+pub mod schema;
+pub mod service;
+pub mod stdio;
+pub mod tools;
+pub mod trouble;
+
+pub use desk::{Desk, Host, Options};
+pub use join::Whose;
+pub use plans::Plans;
+pub use trouble::Trouble;

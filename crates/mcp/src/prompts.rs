@@ -1,0 +1,181 @@
+//! Prompts: work that a person can ask an agent for by name, with what it needs to know in it.
+
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value, json};
+use stepback_engine::reason::Moment;
+use stepback_model::clip;
+use stepback_model::record::StepKind;
+use stepback_store::port::Query;
+
+use crate::desk::Ground;
+use crate::rpc::Refusal;
+use crate::tools::{brief_line, short};
+use crate::trouble::Trouble;
+
+/// Steps around what went wrong that are told.
+const AROUND: u64 = 12;
+/// Bytes of each text of a step.
+const DETAIL: usize = 2000;
+
+/// The prompts: name, title, what it is for, its arguments.
+type Prompt = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const PROMPTS: [Prompt; 3] = [
+    (
+        "recover-after-compaction",
+        "Recover after a compaction",
+        "Where you stood before the conversation was compacted, and to go on from there",
+        &[("budget", "Most tokens of the page")],
+    ),
+    (
+        "explain-failure",
+        "Explain a failure",
+        "What went wrong at a step, with what led to it",
+        &[
+            ("point", "The step; the last that went wrong if none is given"),
+            ("session", "Whose; your own if none is given"),
+        ],
+    ),
+    (
+        "post-mortem",
+        "Post-mortem of a session",
+        "What a session did, what went wrong, what was thought, and what to learn from it",
+        &[("session", "Which; your own if none is given")],
+    ),
+];
+
+/// All of them, as they are listed.
+pub fn all() -> Vec<Value> {
+    PROMPTS
+        .iter()
+        .map(|(name, title, description, arguments)| {
+            let arguments: Vec<Value> = arguments
+                .iter()
+                .map(|(name, what)| json!({ "name": name, "description": what, "required": false }))
+                .collect();
+            json!({ "name": name, "title": title, "description": description, "arguments": arguments })
+        })
+        .collect()
+}
+
+/// Whether there is such a prompt, and takes such arguments.
+pub fn check(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> {
+    let Some((_, _, _, known)) = PROMPTS.iter().find(|(known, ..)| *known == name) else {
+        let shown: String = name.chars().take(80).collect();
+        return Err(Refusal::params(format!("there is no prompt \"{shown}\": prompts/list has all of them")));
+    };
+    for (argument, value) in arguments {
+        if !known.iter().any(|(name, _)| name == argument) || !value.is_string() {
+            let argument: String = argument.chars().take(80).collect();
+            return Err(Refusal::params(format!("\"{argument}\" is no argument of {name}, or no text")));
+        }
+    }
+    if arguments.get("budget").and_then(Value::as_str).is_some_and(|text| text.parse::<usize>().is_err()) {
+        return Err(Refusal::params("\"budget\" must be a whole number"));
+    }
+    Ok(())
+}
+
+/// A prompt, filled in.
+pub fn get(ground: &Ground<'_>, name: &str, arguments: &Map<String, Value>) -> Result<Value, Trouble> {
+    let text = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let filled = match name {
+        "recover-after-compaction" => {
+            let budget = text("budget").and_then(|text| text.parse().ok()).unwrap_or(1500);
+            recovery(ground, budget)?
+        }
+        "explain-failure" => failure(ground, text("point"))?,
+        _ => post_mortem(ground)?,
+    };
+    let description = PROMPTS.iter().find(|(known, ..)| *known == name).map(|(_, _, what, _)| *what);
+    Ok(json!({
+        "description": description,
+        "messages": [{ "role": "user", "content": { "type": "text", "text": filled } }],
+    }))
+}
+
+fn recovery(ground: &Ground<'_>, budget: usize) -> Result<String, Trouble> {
+    let page = ground.workspace.recovery(&ground.session()?, &Moment::Now, budget, ground.now)?.page;
+    Ok(format!(
+        "The conversation was compacted. This is where you stood; go on from there and do not find out again what is settled. \
+         The tools mind, timeline and show have the details.\n\n{page}"
+    ))
+}
+
+fn failure(ground: &Ground<'_>, point: Option<&str>) -> Result<String, Trouble> {
+    let workspace = ground.workspace;
+    let stored = workspace.resolve(point.unwrap_or("error:last"), ground.now, &TimeZone::system)?;
+    let step = &stored.checkpoint.step;
+    let mut text = format!(
+        "Explain why this went wrong, and what to do about it.\n\n{}\n",
+        brief_line(&stored, ground.now)
+    );
+    let mut detail = workspace.detail_of(step)?.unwrap_or_default();
+    clip::value(&mut detail, DETAIL);
+    for part in ["input", "output", "error"] {
+        if let Some(value) = detail.get(part).filter(|value| !value.is_null()) {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            text.push_str(&format!("\n{part}:\n{shown}\n"));
+        }
+    }
+    let query = Query {
+        session: Some(step.session),
+        before: Some(step.number),
+        limit: Some(AROUND),
+        hidden: Some(false),
+        ..Query::default()
+    };
+    text.push_str("\nBefore that, newest first:\n");
+    for earlier in workspace.store().steps(workspace.record.id, &query)? {
+        text.push_str(&format!("{}\n", brief_line(&earlier, ground.now)));
+    }
+    text.push_str(&board(ground, &Moment::Step(step.number))?);
+    text.push_str(
+        "\nLook further with show, diff and why. Put what you suspect on the board with hypothesis, and what you find with evidence.",
+    );
+    Ok(text)
+}
+
+fn post_mortem(ground: &Ground<'_>) -> Result<String, Trouble> {
+    let (workspace, session) = (ground.workspace, ground.session()?);
+    let title = session.info.title.as_deref().unwrap_or("no prompt is on record");
+    let mut text = format!(
+        "Write a post-mortem of the session {} of {}: what was asked for, what was done, what went wrong and why, what was \
+         learnt, what to do differently. Be brief, name steps by their numbers (#42).\n\nIt began with: {}\n",
+        session.id.short(),
+        session.agent,
+        short(title, 500)
+    );
+    let steps = |query: Query| workspace.store().steps(workspace.record.id, &query);
+    let of = Query { session: Some(session.id), hidden: Some(false), ..Query::default() };
+    let parts = [
+        ("What went wrong", Query { failed: Some(true), limit: Some(15), ..of.clone() }),
+        ("What was thought", Query { kinds: vec![StepKind::Reasoning], limit: Some(25), ..of.clone() }),
+        ("Checkpoints", Query { checkpoint: Some(true), limit: Some(15), ..of.clone() }),
+        ("The last steps", Query { limit: Some(AROUND), ..of }),
+    ];
+    for (title, query) in parts {
+        let found = steps(query)?;
+        if !found.is_empty() {
+            text.push_str(&format!("\n{title}, newest first:\n"));
+            for stored in &found {
+                text.push_str(&format!("{}\n", brief_line(stored, ground.now)));
+            }
+        }
+    }
+    text.push_str(&board(ground, &Moment::Now)?);
+    Ok(text)
+}
+
+/// The board, if there is something on it.
+fn board(ground: &Ground<'_>, moment: &Moment) -> Result<String, Trouble> {
+    let sections = ground.workspace.mind_at(&ground.session()?, moment)?.mind.board(false);
+    let mut text = String::new();
+    for section in sections {
+        text.push_str(&format!("\n{}:\n", section.title));
+        for line in section.lines.iter().take(20) {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    Ok(text)
+}

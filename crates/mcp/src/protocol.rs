@@ -1,0 +1,143 @@
+//! The methods of MCP, in both of its kinds, over whatever a service offers.
+
+use serde_json::{Map, Value, json};
+
+use crate::revision::{self, Era, SERVER};
+use crate::rpc::{INTERNAL_ERROR, INVALID_PARAMS, Params, RESOURCE_NOT_FOUND, Refusal};
+use crate::service::{Asked, Service};
+
+/// How long lists that never change for a running server may be kept by who asked, in milliseconds.
+const LASTING: u64 = 300_000;
+/// Most values of a completion, by the protocol.
+const MOST_VALUES: usize = 100;
+
+/// Answers a request.
+pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<Value, Refusal> {
+    if asked.era == Era::Modern {
+        revision::check(asked.params)?;
+    }
+    let result = match (method, asked.era) {
+        ("initialize", Era::Legacy) => introduce(service, asked.params),
+        ("ping", Era::Legacy) => Ok(json!({})),
+        ("server/discover", Era::Modern) => Ok(discover(service)),
+        ("tools/list", _) => single_page(asked.params, "tools", service.tools()),
+        ("tools/call", _) => call(service, asked),
+        ("resources/list", _) => service.resources(asked, cursor(asked.params)?),
+        ("resources/templates/list", _) => {
+            single_page(asked.params, "resourceTemplates", service.templates())
+        }
+        ("resources/read", _) => read(service, asked),
+        ("prompts/list", _) => single_page(asked.params, "prompts", service.prompts()),
+        ("prompts/get", _) => {
+            service.prompt(asked, text(asked.params, "name")?, &object(asked.params, "arguments")?)
+        }
+        ("completion/complete", _) => complete(service, asked),
+        _ => Err(Refusal::method(method)),
+    }?;
+    match (asked.era, result) {
+        (Era::Legacy, result) => Ok(result),
+        (Era::Modern, Value::Object(result)) => Ok(standing_for_itself(service, method, result)),
+        (Era::Modern, _) => Err(Refusal::new(INTERNAL_ERROR, "the answer is no object")),
+    }
+}
+
+/// Adds what every answer says in revisions where requests stand for themselves.
+fn standing_for_itself(service: &dyn Service, method: &str, mut result: Map<String, Value>) -> Value {
+    result.entry("resultType").or_insert_with(|| "complete".into());
+    let meta = result.entry("_meta").or_insert_with(|| json!({}));
+    if let Value::Object(meta) = meta {
+        meta.insert(SERVER.to_owned(), service.about().document());
+    }
+    let keep = match method {
+        "server/discover" | "tools/list" | "prompts/list" | "resources/templates/list" => Some(LASTING),
+        // What an agent did last is of interest, not what it did five minutes ago.
+        "resources/list" | "resources/read" => Some(0),
+        _ => None,
+    };
+    if let Some(keep) = keep {
+        result.entry("ttlMs").or_insert_with(|| keep.into());
+        result.entry("cacheScope").or_insert_with(|| "private".into());
+    }
+    Value::Object(result)
+}
+
+fn capabilities() -> Value {
+    json!({ "tools": {}, "resources": {}, "prompts": {}, "completions": {} })
+}
+
+fn introduce(service: &dyn Service, params: &Params) -> Result<Value, Refusal> {
+    let wanted = text(params, "protocolVersion")?;
+    let about = service.about();
+    Ok(json!({
+        "protocolVersion": revision::agreed(wanted),
+        "capabilities": capabilities(),
+        "serverInfo": about.document(),
+        "instructions": about.instructions,
+    }))
+}
+
+fn discover(service: &dyn Service) -> Value {
+    let about = service.about();
+    json!({
+        "supportedVersions": revision::all(),
+        "capabilities": capabilities(),
+        "instructions": about.instructions,
+    })
+}
+
+fn single_page(params: &Params, name: &str, items: Vec<Value>) -> Result<Value, Refusal> {
+    match cursor(params)? {
+        None => Ok(json!({ name: items })),
+        Some(_) => Err(Refusal::params("the cursor belongs to no list: this one has a single page")),
+    }
+}
+
+fn call(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+    service.call(asked, text(asked.params, "name")?, object(asked.params, "arguments")?)
+}
+
+fn read(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+    let uri = text(asked.params, "uri")?;
+    match service.read(asked, uri)? {
+        Some(contents) => Ok(json!({ "contents": contents })),
+        None => {
+            let code = match asked.era {
+                Era::Legacy => RESOURCE_NOT_FOUND,
+                Era::Modern => INVALID_PARAMS,
+            };
+            let shown: String = uri.chars().take(200).collect();
+            Err(Refusal::new(code, format!("there is nothing at {shown}")).with(json!({ "uri": shown })))
+        }
+    }
+}
+
+fn complete(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+    let reference = object(asked.params, "ref")?;
+    let argument = object(asked.params, "argument")?;
+    let mut values =
+        service.complete(asked, &reference, text(&argument, "name")?, text(&argument, "value")?)?;
+    let total = values.len();
+    values.truncate(MOST_VALUES);
+    Ok(json!({ "completion": { "values": values, "total": total, "hasMore": total > MOST_VALUES } }))
+}
+
+fn text<'p>(params: &'p Params, name: &str) -> Result<&'p str, Refusal> {
+    let text = params.get(name).and_then(Value::as_str);
+    text.ok_or_else(|| Refusal::params(format!("\"{name}\" must be given, as a text")))
+}
+
+fn object(params: &Params, name: &str) -> Result<Map<String, Value>, Refusal> {
+    match params.get(name) {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(object)) => Ok(object.clone()),
+        Some(_) => Err(Refusal::params(format!("\"{name}\" must be an object"))),
+    }
+}
+
+fn cursor(params: &Params) -> Result<Option<&str>, Refusal> {
+    match params.get("cursor") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(cursor)) => Ok(Some(cursor)),
+        Some(_) => Err(Refusal::params("\"cursor\" must be a text")),
+    }
+}

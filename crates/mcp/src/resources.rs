@@ -1,0 +1,291 @@
+//! What can be read by address: sessions, steps, past files, the board.
+
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use stepback_engine::EngineError;
+use stepback_engine::reason::Moment;
+use stepback_engine::session::{seen, status};
+use stepback_model::clip;
+use stepback_model::path::RelPath;
+use stepback_model::record::Session;
+use stepback_model::tree::Node;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use crate::desk::Ground;
+use crate::page;
+use crate::trouble::Trouble;
+
+/// How every address begins.
+const SCHEME: &str = "stepback://";
+/// Sessions on a page.
+const PAGE: usize = 25;
+/// Steps of a session that are told.
+const STEPS: u64 = 50;
+/// Bytes of a text.
+const LONGEST: usize = 256 << 10;
+/// Bytes of each text of a step.
+const DETAIL: usize = 16 << 10;
+
+/// Addresses with a blank to fill in.
+pub fn templates() -> Vec<Value> {
+    let template = |uri: &str, name: &str, title: &str, description: &str, kind: &str| {
+        json!({
+            "uriTemplate": format!("{SCHEME}{uri}"),
+            "name": name,
+            "title": title,
+            "description": description,
+            "mimeType": kind,
+        })
+    };
+    vec![
+        template(
+            "session/{session}",
+            "session",
+            "A session",
+            "A recorded session with its last steps, by the beginning of its id",
+            "application/json",
+        ),
+        template("step/{point}", "step", "A step", "A step with its input and output", "application/json"),
+        template(
+            "file/{point}/{+path}",
+            "past-file",
+            "A past file",
+            "A text file as it was at a point, by its path in the workspace",
+            "text/plain",
+        ),
+        template(
+            "mind/{point}",
+            "past-mind",
+            "The board at a point",
+            "What you thought then",
+            "text/markdown",
+        ),
+    ]
+}
+
+/// A page of what is there.
+pub fn list(ground: &Ground<'_>, cursor: Option<&str>) -> Result<Value, Trouble> {
+    const ABOUT: &str = "resources";
+    let mut sessions = ground.workspace.agent_sessions()?;
+    sessions.sort_by_key(|session| (std::cmp::Reverse(session.started_at), session.id));
+    let mut resources = Vec::new();
+    let after = match cursor {
+        None => {
+            resources.extend(fixed());
+            0
+        }
+        Some(cursor) => {
+            let last = page::place(cursor, &ABOUT);
+            let place = last.and_then(|last| sessions.iter().position(|known| known.id.to_string() == last));
+            place.ok_or_else(|| Trouble::new("the cursor does not belong to this list"))? + 1
+        }
+    };
+    let shown = &sessions[after..sessions.len().min(after + PAGE)];
+    resources.extend(shown.iter().map(|session| {
+        json!({
+            "uri": format!("{SCHEME}session/{}", session.id),
+            "name": format!("session-{}", session.id.short()),
+            "title": session.info.title.clone().unwrap_or_else(|| format!("A session of {}", session.agent)),
+            "mimeType": "application/json",
+            "annotations": { "lastModified": seen(session) },
+        })
+    }));
+    let mut listed = json!({ "resources": resources });
+    if let (Some(last), true) = (shown.last(), after + PAGE < sessions.len()) {
+        listed["nextCursor"] = json!(page::cursor(&last.id.to_string(), &ABOUT));
+    }
+    Ok(listed)
+}
+
+/// What there is wherever one is.
+pub fn always() -> Value {
+    json!({ "resources": fixed() })
+}
+
+fn fixed() -> [Value; 3] {
+    let resource = |uri: &str, title: &str, description: &str, kind: &str| {
+        json!({
+            "uri": format!("{SCHEME}{uri}"),
+            "name": uri,
+            "title": title,
+            "description": description,
+            "mimeType": kind,
+        })
+    };
+    [
+        resource("mind", "The board", "What you think now", "text/markdown"),
+        resource("recovery", "Where you stood", "The page to read after a compaction", "text/markdown"),
+        resource("sessions", "Sessions", "Every recorded session of this workspace", "application/json"),
+    ]
+}
+
+/// What is at an address.
+pub fn read(ground: &Ground<'_>, uri: &str) -> Result<Option<Value>, Trouble> {
+    let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
+    let (noun, name) = rest.split_once('/').unwrap_or((rest, ""));
+    let found = match (noun, name) {
+        ("mind", "") => Some(markdown(board(ground, &Moment::Now)?)),
+        ("mind", point) => {
+            moment(ground, point)?.map(|moment| board(ground, &moment)).transpose()?.map(markdown)
+        }
+        ("recovery", "") => {
+            let session = ground.session()?;
+            Some(markdown(ground.workspace.recovery(&session, &Moment::Now, 1500, ground.now)?.page))
+        }
+        ("sessions", "") => {
+            let sessions: Vec<Value> =
+                ground.workspace.agent_sessions()?.iter().map(|known| told(known, ground)).collect();
+            Some(document(&json!({ "sessions": sessions })))
+        }
+        ("session", id) if !id.is_empty() => session(ground, &decoded(id))?,
+        ("step", point) if !point.is_empty() => {
+            resolved(ground, &decoded(point))?.map(|at| step(ground, &at)).transpose()?
+        }
+        ("file", rest) => match rest.split_once('/') {
+            Some((point, path)) if !path.is_empty() => file(ground, &decoded(point), &decoded(path))?,
+            _ => None,
+        },
+        _ => None,
+    };
+    Ok(found.map(|(kind, text)| json!([{ "uri": uri, "mimeType": kind, "text": text }])))
+}
+
+type Content = (&'static str, String);
+
+fn markdown(text: String) -> Content {
+    ("text/markdown", text)
+}
+
+fn document(value: &Value) -> Content {
+    ("application/json", value.to_string())
+}
+
+fn board(ground: &Ground<'_>, moment: &Moment) -> Result<String, Trouble> {
+    let seen = ground.workspace.mind_at(&ground.session()?, moment)?;
+    let mut page = match &seen.step {
+        Some(stored) => format!("# The board as of #{}\n", stored.checkpoint.step.number),
+        None => "# Nothing is on the board\n".to_owned(),
+    };
+    for section in seen.mind.board(true) {
+        page.push_str(&format!("\n## {}\n\n", section.title));
+        for line in section.lines {
+            let depth = if line.starts_with(' ') { "  - " } else { "- " };
+            page.push_str(&format!("{depth}{}\n", line.trim_start()));
+        }
+    }
+    Ok(page)
+}
+
+/// What a point that names nothing is, is no trouble: there is nothing at its address.
+fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, Trouble> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(EngineError::Point(_) | EngineError::NothingRecorded { .. } | EngineError::NoFiles { .. }) => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn moment(ground: &Ground<'_>, point: &str) -> Result<Option<Moment>, Trouble> {
+    absent(ground.workspace.moment(&decoded(point), ground.now, &TimeZone::system))
+}
+
+fn resolved(ground: &Ground<'_>, point: &str) -> Result<Option<StoredCheckpoint>, Trouble> {
+    absent(ground.workspace.resolve(point, ground.now, &TimeZone::system))
+}
+
+fn told(session: &Session, ground: &Ground<'_>) -> Value {
+    json!({
+        "id": session.id,
+        "agent": session.agent,
+        "agent_session": session.info.external,
+        "title": session.info.title,
+        "model": session.info.model,
+        "status": status(session, false, ground.now),
+        "started_at": session.started_at,
+        "seen_at": seen(session),
+        "iterations": session.info.iteration,
+    })
+}
+
+fn session(ground: &Ground<'_>, id: &str) -> Result<Option<Content>, Trouble> {
+    let Some(session) = absent(ground.workspace.find_session(id))? else { return Ok(None) };
+    let query =
+        Query { session: Some(session.id), hidden: Some(false), limit: Some(STEPS), ..Query::default() };
+    let page = ground.workspace.store().find(Some(ground.workspace.record.id), &query)?;
+    let steps: Vec<Value> = page.steps.iter().map(|placed| crate::tools::brief(&placed.stored)).collect();
+    let mut value = told(&session, ground);
+    value["steps"] = json!(page.total);
+    value["last_steps"] = json!(steps);
+    Ok(Some(document(&value)))
+}
+
+fn step(ground: &Ground<'_>, stored: &StoredCheckpoint) -> Result<Content, Trouble> {
+    let mut value = crate::tools::brief(stored);
+    value["session"] = json!(stored.checkpoint.step.session);
+    let mut detail = ground.workspace.detail_of(&stored.checkpoint.step)?.unwrap_or_default();
+    clip::value(&mut detail, DETAIL);
+    value["detail"] = detail;
+    Ok(document(&value))
+}
+
+fn file(ground: &Ground<'_>, point: &str, path: &str) -> Result<Option<Content>, Trouble> {
+    let Ok(path) = RelPath::parse(path) else { return Ok(None) };
+    let Some(stored) = resolved(ground, point)? else { return Ok(None) };
+    let Some(state) = absent(ground.workspace.state_of(&stored))? else { return Ok(None) };
+    let plain = |text: String| Ok(Some(("text/plain", text)));
+    match ground.workspace.read_path(&state, &path)? {
+        None => Ok(None),
+        Some((Node::File { .. }, bytes)) => match String::from_utf8(bytes) {
+            Ok(mut text) if !text.contains('\0') => {
+                clip::text(&mut text, LONGEST);
+                plain(text)
+            }
+            Ok(text) => plain(binary(text.len())),
+            Err(error) => plain(binary(error.as_bytes().len())),
+        },
+        Some((Node::Symlink { target }, _)) => {
+            plain(format!("[a link to {}]", stepback_model::path::display_bytes(&target)))
+        }
+        Some((Node::Dir { .. }, _)) => plain("[a directory]".to_owned()),
+        Some((Node::Skipped { reason }, _)) => plain(format!("[not stored: {}]", reason.describe())),
+    }
+}
+
+fn binary(length: usize) -> String {
+    format!("[no text: {length} bytes; \"stepback restore\" writes it to a directory]")
+}
+
+/// A part of an address as it was before signs were replaced by `%` and two digits.
+fn decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let digits = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn signs_come_back() {
+        assert_eq!(decoded("a%20b%2Fc"), "a b/c");
+        assert_eq!(decoded("%2342"), "#42");
+        assert_eq!(decoded("100%"), "100%");
+        assert_eq!(decoded("%zz%é%"), "%zz%é%");
+    }
+}

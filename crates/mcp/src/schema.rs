@@ -1,0 +1,216 @@
+//! Schemas of arguments and results, as JSON Schema 2020-12 and as what arguments are checked against.
+//!
+//! One description serves both: what a client is told is what is checked. Only the few words used here are understood, and
+//! every one that is used is checked.
+
+use serde_json::{Map, Value, json};
+
+/// A text.
+pub fn text(description: &str) -> Value {
+    json!({ "type": "string", "description": description })
+}
+
+/// One of a few words.
+pub fn word(description: &str, words: &[&str]) -> Value {
+    json!({ "type": "string", "enum": words, "description": description })
+}
+
+/// A number between two others.
+pub fn number(description: &str, least: f64, most: f64) -> Value {
+    json!({ "type": "number", "minimum": least, "maximum": most, "description": description })
+}
+
+/// A number without bounds.
+pub fn any_number(description: &str) -> Value {
+    json!({ "type": "number", "description": description })
+}
+
+/// A whole number between two others.
+pub fn count(description: &str, least: u64, most: u64) -> Value {
+    json!({ "type": "integer", "minimum": least, "maximum": most, "description": description })
+}
+
+/// A whole number without bounds.
+pub fn whole(description: &str) -> Value {
+    json!({ "type": "integer", "description": description })
+}
+
+/// Yes or no.
+pub fn flag(description: &str) -> Value {
+    json!({ "type": "boolean", "description": description })
+}
+
+/// A list of texts.
+pub fn texts(description: &str) -> Value {
+    list(description, json!({ "type": "string" }))
+}
+
+/// A list.
+pub fn list(description: &str, of: Value) -> Value {
+    json!({ "type": "array", "items": of, "description": description })
+}
+
+/// An object that has nothing but these members.
+pub fn object(members: &[(&str, Value)], required: &[&str]) -> Value {
+    let properties: Map<String, Value> =
+        members.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
+    let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+/// An object of which some members are known.
+pub fn open_object(members: &[(&str, Value)], required: &[&str]) -> Value {
+    let mut schema = object(members, required);
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("additionalProperties");
+    }
+    schema
+}
+
+/// Anything.
+pub fn anything(description: &str) -> Value {
+    json!({ "description": description })
+}
+
+/// Why a value does not fit a schema, in words; `None` if it does.
+pub fn misfit(schema: &Value, value: &Value) -> Option<String> {
+    at("", schema, value)
+}
+
+fn at(place: &str, schema: &Value, value: &Value) -> Option<String> {
+    let name = if place.is_empty() { "the arguments" } else { place };
+    let kind = schema.get("type").and_then(Value::as_str);
+    let fits = match kind {
+        Some("string") => value.is_string(),
+        Some("number") => value.is_number(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("boolean") => value.is_boolean(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        _ => true,
+    };
+    if !fits {
+        return Some(format!("{name} must be {}, not {}", a(kind.unwrap_or_default()), shown(value)));
+    }
+    if let Some(words) = schema.get("enum").and_then(Value::as_array)
+        && !words.contains(value)
+    {
+        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        return Some(format!("{name} is one of {}, not {}", words.join(", "), shown(value)));
+    }
+    if let Some(number) = value.as_f64() {
+        let bound = |which: &str| schema.get(which).and_then(Value::as_f64);
+        let below = bound("minimum").is_some_and(|least| number < least);
+        let above = bound("maximum").is_some_and(|most| number > most);
+        if below || above {
+            let bounds = ["minimum", "maximum"].map(|which| schema[which].to_string());
+            return Some(format!("{name} must be from {} to {}, not {value}", bounds[0], bounds[1]));
+        }
+    }
+    match value {
+        Value::Array(items) => {
+            let of = schema.get("items")?;
+            items.iter().enumerate().find_map(|(place, item)| at(&format!("{name}[{place}]"), of, item))
+        }
+        Value::Object(members) => of_members(place, schema, members),
+        _ => None,
+    }
+}
+
+fn of_members(place: &str, schema: &Value, members: &Map<String, Value>) -> Option<String> {
+    let named = |member: &str| if place.is_empty() { member.to_owned() } else { format!("{place}.{member}") };
+    let known = schema.get("properties").and_then(Value::as_object);
+    for required in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
+        let required = required.as_str().unwrap_or_default();
+        if !members.contains_key(required) {
+            return Some(format!("{} is missing", named(required)));
+        }
+    }
+    for (member, value) in members {
+        match known.and_then(|known| known.get(member)) {
+            Some(schema) => {
+                if let Some(why) = at(&named(member), schema, value) {
+                    return Some(why);
+                }
+            }
+            None if schema.get("additionalProperties") == Some(&Value::Bool(false)) => {
+                let member: String = member.chars().take(60).collect();
+                let known: Vec<&String> = known.into_iter().flat_map(Map::keys).collect();
+                let known = known.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+                return Some(format!("nothing here is called {}; there is {known}", named(&member)));
+            }
+            None => {}
+        }
+    }
+    None
+}
+
+fn a(kind: &str) -> &'static str {
+    match kind {
+        "string" => "a text",
+        "number" => "a number",
+        "integer" => "a whole number",
+        "boolean" => "true or false",
+        "array" => "a list",
+        _ => "an object",
+    }
+}
+
+/// A value in a message: not all of what may be megabytes.
+fn shown(value: &Value) -> String {
+    let text = match value {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        other => other.to_string(),
+    };
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let schema = object(
+            &[
+                ("name", text("")),
+                ("sure", number("", 0.0, 1.0)),
+                ("how", word("", &["a", "b"])),
+                ("many", count("", 1, 5)),
+                ("tags", texts("")),
+                ("act", list("", object(&[("gap", text(""))], &["gap"]))),
+            ],
+            &["name"],
+        );
+        let why = |value: Value| misfit(&schema, &value);
+        assert_eq!(why(json!({ "name": "x", "sure": 1, "how": "a", "tags": ["t"] })), None);
+        let cases = [
+            (json!([]), "the arguments must be an object, not a list"),
+            (json!({}), "name is missing"),
+            (json!({ "name": 1 }), "name must be a text, not 1"),
+            (json!({ "name": null }), "name must be a text, not null"),
+            (json!({ "name": "x", "sure": "NaN" }), "sure must be a number, not \"NaN\""),
+            (json!({ "name": "x", "sure": 1.5 }), "sure must be from 0.0 to 1.0, not 1.5"),
+            (json!({ "name": "x", "how": "c" }), "how is one of a, b, not \"c\""),
+            (json!({ "name": "x", "many": 1.5 }), "many must be a whole number, not 1.5"),
+            (json!({ "name": "x", "tags": ["t", 2] }), "tags[1] must be a text, not 2"),
+            (json!({ "name": "x", "act": [{}] }), "act[0].gap is missing"),
+            (
+                json!({ "name": "x", "odd": 1 }),
+                "nothing here is called odd; there is act, how, many, name, sure, tags",
+            ),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(why(value).as_deref(), Some(expected));
+        }
+        let long = why(json!({ "name": "x", "sure": "y".repeat(1 << 20) })).unwrap();
+        assert!(long.len() < 200, "{}", long.len());
+    }
+}

@@ -1,0 +1,332 @@
+//! MCP over standard input and output: one message on each line.
+//!
+//! Requests are answered in the order they came, by one thread, so that who sends several at once gets what they would get one
+//! after the other. A tool that may take minutes has a thread of its own. Messages that need no work (`ping`, a cancellation)
+//! never wait. The end of the input is the end: what was asked before it is still answered.
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, Read, Write};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::protocol;
+use crate::revision::{self, Era};
+use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Message, Params, Refusal};
+use crate::service::{Asked, Service, client_of};
+
+/// Longest line that is read. A longer one is refused, and skipped.
+pub const LONGEST: u64 = 16 << 20;
+
+struct Request {
+    id: Value,
+    method: String,
+    params: Params,
+    era: Era,
+    client: Option<String>,
+}
+
+/// What is known of the other side, and what is under way.
+struct Line<W> {
+    output: Mutex<W>,
+    /// Requests that nobody wants to be answered any more.
+    cancelled: Mutex<HashSet<String>>,
+    /// Requests that are not answered yet.
+    open: Mutex<HashSet<String>>,
+}
+
+/// Serves until the input ends.
+pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
+    let line = Line { output: Mutex::new(output), cancelled: Mutex::default(), open: Mutex::default() };
+    thread::scope(|threads| {
+        let (queue, work) = mpsc::channel::<Request>();
+        let line = &line;
+        threads.spawn(move || {
+            for request in work {
+                line.work(service, &request);
+            }
+        });
+        let mut introduced: Option<Option<String>> = None;
+        let mut bytes = Vec::new();
+        while read_line(&mut input, &mut bytes)? {
+            let message = match bytes.len() as u64 > LONGEST {
+                true => Err((None, Refusal::new(INVALID_REQUEST, "a message has at most 16 MiB"))),
+                false => rpc::parse(&bytes),
+            };
+            match message {
+                Ok(Message::Request { id, method, params }) => {
+                    match line.admit(&mut introduced, &method, &params) {
+                        Err(refusal) => line.send(&rpc::refused(Some(&id), &refusal)),
+                        Ok(era) if era == Era::Legacy && method == "ping" => {
+                            line.send(&rpc::answer(&id, Ok(serde_json::json!({}))));
+                        }
+                        Ok(era) => {
+                            let client = client_of(&params).map(str::to_owned);
+                            let client = client.or_else(|| introduced.clone().flatten());
+                            let tool = params.get("name").and_then(Value::as_str).unwrap_or_default();
+                            let slow = method == "tools/call" && service.is_slow(tool);
+                            let request = Request { id, method, params, era, client };
+                            locked(&line.open).insert(request.id.to_string());
+                            match slow {
+                                true => drop(threads.spawn(move || line.work(service, &request))),
+                                // The worker lives as long as the queue.
+                                false => drop(queue.send(request)),
+                            }
+                        }
+                    }
+                }
+                Ok(Message::Notification { method, params }) => line.told(&method, &params),
+                Ok(Message::Answer) => {}
+                Err((id, refusal)) => line.send(&rpc::refused(id.as_ref(), &refusal)),
+            }
+        }
+        Ok(())
+    })
+}
+
+impl<W: Write + Send> Line<W> {
+    /// How a request is to be understood, if it may be asked now.
+    fn admit(
+        &self,
+        introduced: &mut Option<Option<String>>,
+        method: &str,
+        params: &Params,
+    ) -> Result<Era, Refusal> {
+        if revision::stated(params).is_some() || method == "server/discover" {
+            return Ok(Era::Modern);
+        }
+        match method {
+            "initialize" => {
+                let name = params.get("clientInfo").and_then(|client| client.get("name"));
+                *introduced = Some(name.and_then(Value::as_str).map(str::to_owned));
+                Ok(Era::Legacy)
+            }
+            "ping" => Ok(Era::Legacy),
+            _ if introduced.is_some() => Ok(Era::Legacy),
+            _ => Err(Refusal::new(
+                INVALID_REQUEST,
+                "nobody was introduced: send \"initialize\" first, or say the revision in params._meta",
+            )),
+        }
+    }
+
+    fn work(&self, service: &dyn Service, request: &Request) {
+        let key = request.id.to_string();
+        let unwanted = || locked(&self.cancelled).contains(&key);
+        if !unwanted() {
+            let out = |message: Value| {
+                if !unwanted() {
+                    self.send(&message);
+                }
+            };
+            let asked = Asked {
+                era: request.era,
+                params: &request.params,
+                client: request.client.as_deref(),
+                out: &out,
+            };
+            // A bug in one tool must not take the others with it.
+            let answer =
+                panic::catch_unwind(AssertUnwindSafe(|| protocol::answer(service, &request.method, &asked)));
+            let answer = answer.unwrap_or_else(|_| {
+                Err(Refusal::new(INTERNAL_ERROR, "the work on this request ended unexpectedly"))
+            });
+            if !unwanted() {
+                self.send(&rpc::answer(&request.id, answer));
+            }
+        }
+        locked(&self.open).remove(&key);
+        locked(&self.cancelled).remove(&key);
+    }
+
+    fn told(&self, method: &str, params: &Params) {
+        // What is answered already cannot be cancelled; to remember it would be to remember it for ever.
+        if let ("notifications/cancelled", Some(id)) = (method, params.get("requestId")) {
+            let key = id.to_string();
+            if locked(&self.open).contains(&key) {
+                locked(&self.cancelled).insert(key);
+            }
+        }
+    }
+
+    fn send(&self, message: &Value) {
+        let mut output = locked(&self.output);
+        // Who does not listen any more ends the input too, and with it all of this.
+        let _ = writeln!(output, "{message}").and_then(|()| output.flush());
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is half done in any of them, whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads the next line that holds something, without its end; of one that is too long, one byte more than is allowed. False
+/// at the end.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    loop {
+        line.clear();
+        if input.by_ref().take(LONGEST + 1).read_until(b'\n', line)? == 0 {
+            return Ok(false);
+        }
+        if line.len() as u64 > LONGEST && !line.ends_with(b"\n") {
+            input.skip_until(b'\n')?;
+            return Ok(true);
+        }
+        if !line.trim_ascii().is_empty() {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+    use std::sync::{Arc, Condvar};
+
+    use serde_json::{Map, json};
+
+    use super::*;
+    use crate::service::About;
+
+    /// Tools that wait, and one that is broken.
+    #[derive(Default)]
+    struct Tools {
+        begun: (Mutex<u32>, Condvar),
+        released: (Mutex<bool>, Condvar),
+    }
+
+    impl Service for Tools {
+        fn about(&self) -> About {
+            About { name: "t", title: "t", version: "1", instructions: "" }
+        }
+
+        fn tools(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn is_slow(&self, tool: &str) -> bool {
+            tool == "slow"
+        }
+
+        fn call(&self, _: &Asked<'_>, tool: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+            if tool == "broken" {
+                panic!("broken");
+            }
+            if tool != "quick" {
+                *self.begun.0.lock().unwrap() += 1;
+                self.begun.1.notify_all();
+                let released = self.released.0.lock().unwrap();
+                drop(self.released.1.wait_while(released, |released| !*released).unwrap());
+            }
+            Ok(json!({ "tool": tool }))
+        }
+
+        fn resources(&self, _: &Asked<'_>, _: Option<&str>) -> Result<Value, Refusal> {
+            Ok(json!({}))
+        }
+
+        fn templates(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn read(&self, _: &Asked<'_>, _: &str) -> Result<Option<Value>, Refusal> {
+            Ok(None)
+        }
+
+        fn prompts(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn prompt(&self, _: &Asked<'_>, _: &str, _: &Map<String, Value>) -> Result<Value, Refusal> {
+            Ok(json!({}))
+        }
+
+        fn complete(
+            &self,
+            _: &Asked<'_>,
+            _: &Map<String, Value>,
+            _: &str,
+            _: &str,
+        ) -> Result<Vec<String>, Refusal> {
+            Ok(Vec::new())
+        }
+    }
+
+    const HELLO: &str =
+        r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
+
+    fn call(id: u32, tool: &str) -> String {
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool } }).to_string()
+    }
+
+    /// What was written so far.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Shared {
+        /// Ids of all answers, and whether each is an error. A line that is being written is left out.
+        fn answers(&self) -> Vec<(Value, bool)> {
+            let written = self.0.lock().unwrap();
+            let lines = written.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+            let answers = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap());
+            answers.map(|answer| (answer["id"].clone(), answer.get("error").is_some())).collect()
+        }
+    }
+
+    #[test]
+    fn a_tool_that_breaks_takes_no_other_with_it() {
+        let input = [HELLO, &call(1, "broken"), &call(2, "quick")].join("\n");
+        let output = Shared::default();
+        serve(&Tools::default(), input.as_bytes(), output.clone()).unwrap();
+        assert_eq!(output.answers(), [(json!(0), false), (json!(1), true), (json!(2), false)]);
+    }
+
+    #[test]
+    fn what_is_cancelled_is_not_answered_whether_it_runs_or_waits() {
+        let tools = Tools::default();
+        let (reader, mut writer) = io::pipe().unwrap();
+        let output = Shared::default();
+        thread::scope(|threads| {
+            threads.spawn(|| serve(&tools, BufReader::new(reader), output.clone()).unwrap());
+            let cancel = |id: u32| {
+                json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+                    .to_string()
+            };
+            // 1 runs on a thread of its own, 2 in turn, and 3 waits for 2.
+            for line in
+                [HELLO.to_owned(), call(1, "slow"), call(2, "blocks"), call(3, "quick"), call(4, "quick")]
+            {
+                writeln!(writer, "{line}").unwrap();
+            }
+            let begun = tools.begun.0.lock().unwrap();
+            drop(tools.begun.1.wait_while(begun, |begun| *begun < 2).unwrap());
+            for line in [cancel(1), cancel(3), cancel(99)] {
+                writeln!(writer, "{line}").unwrap();
+            }
+            // Never waits, and so says that the cancellations before it were heard.
+            writeln!(writer, r#"{{"jsonrpc":"2.0","id":5,"method":"ping"}}"#).unwrap();
+            while !output.answers().contains(&(json!(5), false)) {
+                thread::yield_now();
+            }
+            drop(writer);
+            *tools.released.0.lock().unwrap() = true;
+            tools.released.1.notify_all();
+        });
+        let mut ids: Vec<Value> = output.answers().into_iter().map(|(id, _)| id).collect();
+        ids.sort_by_key(Value::as_u64);
+        assert_eq!(ids, [json!(0), json!(2), json!(4), json!(5)]);
+    }
+}

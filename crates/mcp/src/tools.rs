@@ -1,0 +1,388 @@
+//! The tools: what each is called, takes and gives, and what it does.
+
+mod back;
+mod believe;
+mod board;
+mod check;
+mod files;
+mod past;
+mod suspect;
+mod unknown;
+mod why;
+
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value, json};
+use stepback_engine::reason::{Moment, Thinker, Thought};
+use stepback_mind::{MindError, Mutation};
+use stepback_model::time::Timestamp;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::desk::Ground;
+use crate::page;
+use crate::schema;
+use crate::trouble::Trouble;
+
+/// What a call of a tool gives back.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reply {
+    /// For who reads texts.
+    pub text: String,
+    /// The same for programs.
+    pub structured: Value,
+}
+
+/// What a client may assume about a tool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may remove or overwrite something, and does not only add.
+    pub destructive: bool,
+    /// To call it twice with the same arguments is to call it once.
+    pub idempotent: bool,
+    /// It may reach things outside of this workspace and its record.
+    pub open_world: bool,
+}
+
+/// Characters of a summary in a list.
+const SUMMARY: usize = 160;
+
+/// Looks.
+const LOOKS: Hints = Hints { read_only: true, destructive: false, idempotent: true, open_world: false };
+/// Adds something to the record, which can be taken back.
+const ADDS: Hints = Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
+
+/// A tool.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// Its name.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// What it is for, for a model.
+    pub description: &'static str,
+    /// What it takes.
+    pub input: Value,
+    /// What it gives.
+    pub output: Value,
+    /// What a client may assume.
+    pub hints: Hints,
+    /// Whether it may take minutes.
+    pub slow: bool,
+    /// Whether it may be the first thing that happens in a workspace.
+    pub makes: bool,
+    /// What it does.
+    pub run: fn(&Ground<'_>, &Args) -> Result<Reply, Trouble>,
+}
+
+impl Tool {
+    /// As it is listed.
+    pub fn document(&self) -> Value {
+        json!({
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.input,
+            "outputSchema": self.output,
+            "annotations": {
+                "title": self.title,
+                "readOnlyHint": self.hints.read_only,
+                "destructiveHint": self.hints.destructive,
+                "idempotentHint": self.hints.idempotent,
+                "openWorldHint": self.hints.open_world,
+            },
+        })
+    }
+}
+
+/// Every tool, in the order they are listed.
+pub fn all(allow_others: bool) -> Vec<Tool> {
+    let mut tools = vec![
+        board::recover(),
+        board::mind(),
+        board::next(),
+        suspect::hypothesis(),
+        suspect::evidence(),
+        unknown::gap(),
+        unknown::note(),
+        believe::belief(),
+        believe::impact(),
+        suspect::contradiction(),
+        check::add(),
+        check::run(),
+        board::undo(),
+        past::timeline(),
+        past::show(),
+        past::search(),
+        why::why(),
+        files::diff(),
+        files::checkpoint(),
+        back::plan(),
+        back::apply(),
+        files::branch(),
+        files::compare(),
+    ];
+    for tool in &mut tools {
+        if (tool.hints.read_only || allow_others)
+            && let Some(properties) = tool.input["properties"].as_object_mut()
+        {
+            let whose = "Another session than your own: the beginning of its id";
+            properties.insert("session".into(), schema::text(whose));
+        }
+    }
+    tools
+}
+
+/// The arguments of a call, which fit the schema of the tool.
+#[derive(Clone, Debug)]
+pub struct Args {
+    tool: &'static str,
+    all: Map<String, Value>,
+}
+
+impl Args {
+    /// Of arguments that were checked.
+    pub fn new(tool: &'static str, all: Value) -> Self {
+        match all {
+            Value::Object(all) => Self { tool, all },
+            _ => Self { tool, all: Map::new() },
+        }
+    }
+
+    /// A text, if it is there and says something.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.all.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+    }
+
+    /// The same, to keep.
+    pub fn owned(&self, name: &str) -> Option<String> {
+        self.text(name).map(str::to_owned)
+    }
+
+    /// A text that must be there for what the call says to do.
+    pub fn need(&self, name: &str) -> Result<&str, Trouble> {
+        self.text(name).ok_or_else(|| {
+            let what = match self.all.get("do").and_then(Value::as_str) {
+                Some(word) => format!("{} with do: {word}", self.tool),
+                None => self.tool.to_owned(),
+            };
+            Trouble::new(format!("{what} needs \"{name}\""))
+        })
+    }
+
+    /// Texts.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        let items = self.all.get(name).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    }
+
+    /// A number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.all.get(name).and_then(Value::as_f64)
+    }
+
+    /// A whole number.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.all.get(name).and_then(Value::as_u64)
+    }
+
+    /// Whole numbers.
+    pub fn counts(&self, name: &str) -> Vec<u64> {
+        self.all.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_u64).collect()
+    }
+
+    /// Yes or no; no if nobody says.
+    pub fn flag(&self, name: &str) -> bool {
+        self.all.get(name).and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// Any value.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.all.get(name)
+    }
+
+    /// Names of items.
+    pub fn names<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Vec<T>, Trouble> {
+        self.texts(name).iter().map(|text| Ok(text.trim().parse()?)).collect()
+    }
+
+    /// The name of an item, if one is given.
+    pub fn name<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Option<T>, Trouble> {
+        Ok(self.text(name).map(|text| text.trim().parse()).transpose()?)
+    }
+
+    /// The name of an item that must be given.
+    pub fn item<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<T, Trouble> {
+        Ok(self.need(name)?.trim().parse()?)
+    }
+
+    /// What a cursor of this question is about: everything that was asked but for where to begin.
+    fn question(&self) -> String {
+        let mut all = self.all.clone();
+        all.remove("cursor");
+        all.remove("limit");
+        format!("{} {}", self.tool, Value::Object(all))
+    }
+
+    /// Where a page begins.
+    pub fn place(&self) -> Result<Option<&str>, Trouble> {
+        let Some(cursor) = self.text("cursor") else { return Ok(None) };
+        page::place(cursor, &self.question()).map(Some).ok_or_else(|| {
+            Trouble::new("the cursor does not belong to this list")
+                .hint("use next_cursor of the page before, with the same arguments")
+        })
+    }
+
+    /// How many of a list were seen on the pages before.
+    pub fn seen(&self) -> Result<usize, Trouble> {
+        Ok(self.place()?.and_then(|place| place.parse().ok()).unwrap_or(0))
+    }
+
+    /// The cursor of a page that ends at `place`.
+    pub fn cursor(&self, place: &str) -> String {
+        page::cursor(place, &self.question())
+    }
+}
+
+/// How many items a page has.
+fn limit(args: &Args, usual: usize) -> usize {
+    args.count("limit").map_or(usual, |limit| usize::try_from(limit).unwrap_or(usual))
+}
+
+fn limit_schema(usual: u64, most: u64) -> Value {
+    schema::count(&format!("Most items (default {usual})"), 1, most)
+}
+
+fn cursor_schema() -> Value {
+    schema::text("next_cursor of the page before")
+}
+
+fn point_schema(what: &str) -> Value {
+    schema::text(what)
+}
+
+/// The step that a point names.
+fn resolved(ground: &Ground<'_>, point: &str) -> Result<StoredCheckpoint, Trouble> {
+    Ok(ground.workspace.resolve(point, ground.now, &TimeZone::system)?)
+}
+
+/// The moment of a board that a point names; now if none does.
+fn moment(ground: &Ground<'_>, point: Option<&str>) -> Result<Moment, Trouble> {
+    match point {
+        None => Ok(Moment::Now),
+        Some(point) => Ok(ground.workspace.moment(point, ground.now, &TimeZone::system)?),
+    }
+}
+
+/// A moment as a person writes it.
+fn time(ground: &Ground<'_>, args: &Args, name: &str) -> Result<Option<Timestamp>, Trouble> {
+    let parse = |text| {
+        stepback_model::when::parse(text, ground.now, &TimeZone::system()).map_err(|error| {
+            Trouble::new(format!("{name}: {error}"))
+                .hint("write 2 hours ago, yesterday 14:00 or 2026-01-23T12:00")
+        })
+    };
+    args.text(name).map(parse).transpose()
+}
+
+/// The first line of a text, cut to so many characters.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+/// A step in a line of a list.
+pub(crate) fn brief(stored: &StoredCheckpoint) -> Value {
+    let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
+    let mut brief = json!({
+        "step": step.number,
+        "kind": step.kind.as_str(),
+        "at": step.at,
+        "summary": short(&step.summary, SUMMARY),
+    });
+    if let Some(tool) = &step.facts.tool {
+        brief["tool"] = json!(tool);
+    }
+    if step.facts.failed {
+        brief["failed"] = json!(true);
+    }
+    if checkpoint.trigger.is_some() {
+        brief["checkpoint"] = json!(true);
+    }
+    if let Some(label) = &checkpoint.annotation.label {
+        brief["label"] = json!(label);
+    }
+    brief
+}
+
+/// What [`brief`] gives.
+fn brief_schema() -> Value {
+    schema::object(
+        &[
+            ("step", schema::whole("Its number")),
+            ("kind", schema::text("What it is")),
+            ("at", schema::text("When")),
+            ("summary", schema::text("In one line")),
+            ("tool", schema::text("The tool or model")),
+            ("failed", schema::flag("It went wrong")),
+            ("checkpoint", schema::flag("Its files are kept")),
+            ("label", schema::text("Its label")),
+        ],
+        &["step", "kind", "at", "summary"],
+    )
+}
+
+/// [`brief`] as a line of text.
+pub(crate) fn brief_line(stored: &StoredCheckpoint, now: Timestamp) -> String {
+    let (checkpoint, step) = (&stored.checkpoint, &stored.checkpoint.step);
+    let summary = short(&step.summary, SUMMARY);
+    let tool = step.facts.tool.as_ref().map_or(String::new(), |tool| format!(" {tool}"));
+    let failed = if step.facts.failed { " FAILED" } else { "" };
+    let label = checkpoint.annotation.label.as_ref().map_or(String::new(), |label| format!(" \"{label}\""));
+    format!("#{} {} {}{tool}{failed}{label}: {summary}", step.number, step.at.ago(now), step.kind.as_str())
+}
+
+/// Changes the board of the session that a call is about.
+fn think(ground: &Ground<'_>, mutation: &Mutation) -> Result<Reply, Trouble> {
+    let session = ground.session()?;
+    Ok(thought(&Thinker::new(ground.workspace, &session).think(mutation)?))
+}
+
+/// What a change of a board led to.
+fn thought(thought: &Thought) -> Reply {
+    let mut structured = json!({
+        "item": thought.effect.item,
+        "said": thought.effect.said,
+        "step": thought.step,
+    });
+    if let Some(checkpoint) = thought.checkpoint {
+        structured["checkpoint"] = json!(checkpoint);
+    }
+    Reply { text: thought.effect.said.join("\n"), structured }
+}
+
+/// What [`thought`] gives.
+fn thought_schema() -> Value {
+    schema::object(
+        &[
+            ("item", schema::text("The item that was made or changed")),
+            ("said", schema::texts("What happened, in sentences")),
+            ("step", schema::whole("The step that records it; mind_undo takes it back")),
+            ("checkpoint", schema::whole("The checkpoint that was made for it")),
+        ],
+        &["item", "said", "step"],
+    )
+}
+
+/// One of a few words, which the schema made sure of.
+fn parsed<T>(what: Option<T>, name: &str) -> Result<T, Trouble> {
+    what.ok_or_else(|| Trouble::new(format!("\"{name}\" is none of the words it may be")))
+}
+
+/// All words of a kind, for a schema.
+fn words<T: Copy>(all: &[T], text: impl Fn(T) -> &'static str) -> Vec<&'static str> {
+    all.iter().map(|word| text(*word)).collect()
+}

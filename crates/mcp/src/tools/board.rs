@@ -1,0 +1,241 @@
+//! The board as a whole: looking at it, what to do next, the page after a compaction, taking a change back.
+
+use serde_json::{Value, json};
+use stepback_engine::reason::Thinker;
+use stepback_mind::Item;
+use stepback_model::clip;
+
+use super::{ADDS, Args, Hints, LOOKS, Reply, Tool, limit, limit_schema, moment, point_schema};
+use crate::desk::Ground;
+use crate::schema::{any_number, anything, count, flag, list, object, open_object, text, texts, whole};
+use crate::trouble::Trouble;
+
+/// The parts of a board.
+const PARTS: [&str; 7] =
+    ["hypotheses", "contradictions", "beliefs", "gaps", "verifications", "experiments", "notes"];
+/// Tokens of a page, if nobody says how many.
+const BUDGET: u64 = 1500;
+/// Characters of an item that is asked for by name.
+const ITEM: usize = 6000;
+
+pub(super) fn recover() -> Tool {
+    Tool {
+        name: "recover",
+        title: "Where did I stand?",
+        description: "The page that tells you where you stood: the task, open hypotheses, what is settled, what to do next, last commands and changed files. Call it first after a compaction.",
+        input: object(
+            &[
+                ("budget", count("Most tokens of the page (default 1500)", 100, 20_000)),
+                ("at", point_schema("As of this point instead of now")),
+            ],
+            &[],
+        ),
+        output: object(
+            &[
+                ("page", text("The page, in Markdown")),
+                ("step", whole("The step that made the board what it is")),
+            ],
+            &["page"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let session = ground.session()?;
+            let moment = moment(ground, args.text("at"))?;
+            let budget = usize::try_from(args.count("budget").unwrap_or(BUDGET)).unwrap_or(usize::MAX);
+            let recovery = ground.workspace.recovery(&session, &moment, budget, ground.now)?;
+            let mut structured = json!({ "page": recovery.page });
+            if let Some(step) = recovery.step {
+                structured["step"] = json!(step);
+            }
+            Ok(Reply { text: recovery.page, structured })
+        },
+    }
+}
+
+pub(super) fn mind() -> Tool {
+    Tool {
+        name: "mind",
+        title: "The board",
+        description: "The board of hypotheses, beliefs, contradictions, gaps, checks, experiments and notes, now or at any past point; one item in full (item: \"H2\"); or what changed since a point (since).",
+        input: object(
+            &[
+                ("at", point_schema("As of this point: #42, 10 minutes ago, a branch")),
+                ("since", point_schema("Only what changed from this point on, in sentences")),
+                ("item", text("One item in full, such as H2 or B3")),
+                ("parts", list("Only these parts", json!({ "type": "string", "enum": PARTS }))),
+                ("all", flag("Also what is over: archived, settled, filled")),
+                ("limit", limit_schema(12, 500)),
+            ],
+            &[],
+        ),
+        output: object(
+            &[
+                ("step", whole("The step that made the board what it is")),
+                (
+                    "parts",
+                    list(
+                        "The parts that hold something",
+                        object(
+                            &[
+                                ("title", text("What it is about")),
+                                ("lines", texts("Most important first")),
+                                ("more", whole("Lines that were left out")),
+                            ],
+                            &["title", "lines"],
+                        ),
+                    ),
+                ),
+                ("item", open_object(&[("id", text("Its name"))], &["id"])),
+                ("changes", texts("What changed since then")),
+                ("summary", text("The same in short")),
+            ],
+            &[],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: true,
+        run: look,
+    }
+}
+
+fn look(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+    let session = ground.session()?;
+    let seen = ground.workspace.mind_at(&session, &moment(ground, args.text("at"))?)?;
+    let step = seen.step.as_ref().map(|stored| stored.checkpoint.step.number);
+    let mut structured = json!({});
+    if let Some(step) = step {
+        structured["step"] = json!(step);
+    }
+    let most = limit(args, 12);
+    if let Some(item) = args.name::<Item>("item")? {
+        let mut lists = seen.mind.document();
+        let known = lists[item.kind.plural()].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let Some(mut document) = known.into_iter().find(|known| known["id"] == json!(item)) else {
+            return Err(Trouble::new(format!("there is no {} {item} on the board", item.kind.noun()))
+                .hint("call mind without item to see what there is"));
+        };
+        clip::value(&mut document, ITEM);
+        structured["item"] = document.clone();
+        return Ok(Reply { text: format!("{document:#}"), structured });
+    }
+    if let Some(since) = args.text("since") {
+        let before = ground.workspace.mind_at(&session, &moment(ground, Some(since))?)?;
+        let diff = before.mind.diff(&seen.mind);
+        let changes: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(most).collect();
+        structured["changes"] = json!(changes);
+        structured["summary"] = json!(diff.summary);
+        let mut lines: Vec<String> = changes.into_iter().cloned().collect();
+        lines.push(diff.summary);
+        return Ok(Reply { text: lines.join("\n"), structured });
+    }
+    let wanted = args.texts("parts");
+    let is_wanted =
+        |title: &str| wanted.is_empty() || wanted.iter().any(|part| part.eq_ignore_ascii_case(title));
+    let (mut parts, mut lines): (Vec<Value>, Vec<String>) = (Vec::new(), Vec::new());
+    for section in seen.mind.board(args.flag("all")).into_iter().filter(|section| is_wanted(section.title)) {
+        let more = section.lines.len().saturating_sub(most);
+        let shown = &section.lines[..section.lines.len() - more];
+        lines.push(format!("{}:", section.title));
+        lines.extend(shown.iter().map(|line| format!("  {line}")));
+        let mut part = json!({ "title": section.title, "lines": shown });
+        if more > 0 {
+            part["more"] = json!(more);
+            lines.push(format!("  … {more} more lines"));
+        }
+        parts.push(part);
+    }
+    if parts.is_empty() {
+        lines.push("Nothing is on the board.".to_owned());
+    }
+    structured["parts"] = json!(parts);
+    Ok(Reply { text: lines.join("\n"), structured })
+}
+
+pub(super) fn next() -> Tool {
+    Tool {
+        name: "next",
+        title: "What to do next",
+        description: "What to do next, ranked: gaps to fill, hypotheses to test, contradictions to settle.",
+        input: object(&[("limit", limit_schema(5, 100))], &[]),
+        output: object(
+            &[(
+                "actions",
+                list(
+                    "The best first",
+                    object(
+                        &[
+                            ("item", text("What it is about")),
+                            ("what", text("What to do")),
+                            ("why", text("Why")),
+                            ("score", any_number("How much there is to gain")),
+                        ],
+                        &["item", "what", "why", "score"],
+                    ),
+                ),
+            )],
+            &["actions"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let session = ground.session()?;
+            let mut actions = Thinker::new(ground.workspace, &session).mind()?.next_actions();
+            actions.truncate(limit(args, 5));
+            let lines: Vec<String> = actions
+                .iter()
+                .map(|action| format!("{}: {} ({})", action.item, action.what, action.why))
+                .collect();
+            let documents: Vec<Value> = actions
+                .iter()
+                .map(|action| {
+                    json!({ "item": action.item, "what": action.what, "why": action.why, "score": action.score })
+                })
+                .collect();
+            let text = if lines.is_empty() { "Nothing is open.".to_owned() } else { lines.join("\n") };
+            Ok(Reply { text, structured: json!({ "actions": documents }) })
+        },
+    }
+}
+
+pub(super) fn undo() -> Tool {
+    Tool {
+        name: "mind_undo",
+        title: "Take back a change of the board",
+        description: "Takes back one change of your board: the newest, or the one a step recorded. What came later stays.",
+        input: object(
+            &[
+                ("step", count("The number of the step that recorded it", 1, u64::MAX)),
+                ("dry_run", flag("Only say what would change")),
+            ],
+            &[],
+        ),
+        output: object(
+            &[
+                ("changes", texts("What changed")),
+                ("conflicts", list("What was changed again since", anything("A conflict"))),
+                ("step", whole("The step that records it")),
+            ],
+            &["changes"],
+        ),
+        hints: Hints { idempotent: false, ..ADDS },
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let session = ground.session()?;
+            let joined = Thinker::new(ground.workspace, &session)
+                .take_back(args.count("step"), args.flag("dry_run"))?;
+            let changes: Vec<&String> = joined.diff.changes.iter().map(|change| &change.sentence).collect();
+            let mut structured = json!({ "changes": changes, "conflicts": joined.conflicts });
+            if let Some(step) = joined.step {
+                structured["step"] = json!(step);
+            }
+            let mut lines: Vec<String> = vec![joined.summary.clone()];
+            lines.extend(changes.into_iter().cloned());
+            lines.extend(joined.conflicts.iter().map(|conflict| format!("Conflict: {}", conflict.sentence)));
+            Ok(Reply { text: lines.join("\n"), structured })
+        },
+    }
+}

@@ -1,0 +1,223 @@
+//! Checks that really run.
+
+use serde_json::{Value, json};
+use stepback_engine::reason::Thinker;
+use stepback_mind::Mutation;
+use stepback_mind::ids::VerificationId;
+use stepback_mind::item::{Act, Check, Measured, Outcome};
+use stepback_model::clip;
+
+use super::{ADDS, Args, Hints, Reply, Tool, think, thought_schema};
+use crate::desk::Ground;
+use crate::schema::{anything, flag, list, number, object, text, texts, whole};
+use crate::trouble::Trouble;
+
+/// Seconds that a check may take, if nobody says how many.
+const PATIENCE: f64 = 60.0;
+/// Bytes of what a check printed that are shown.
+const PRINTED: usize = 1500;
+
+pub(super) fn add() -> Tool {
+    Tool {
+        name: "verify_add",
+        title: "Plan a check",
+        description: "Plan a check that verify_run runs: a command (run, exit, contains, lacks), a text in a file (file, text), two equal files (same), a value in JSON (json_file or json_run, pointer, equals), or numbers close to a reference (numbers_file or numbers_run, reference). Its outcome can be evidence for a hypothesis and fill a gap.",
+        input: object(
+            &[
+                ("title", text("What it shows")),
+                ("run", text("A shell command, run in the workspace")),
+                ("exit", whole("The exit code it must have (default 0)")),
+                ("contains", texts("Texts that must be in what it prints")),
+                ("lacks", texts("Texts that must not be")),
+                ("file", text("A file that must have a text in it")),
+                ("text", text("That text")),
+                ("absent", flag("It must not be there")),
+                ("same", texts("Two files that must have the same bytes")),
+                ("json_file", text("A file with JSON")),
+                ("json_run", text("A command that prints JSON")),
+                ("pointer", text("The place in it, as a JSON pointer")),
+                ("equals", anything("What must be there")),
+                ("numbers_file", text("A file with numbers")),
+                ("numbers_run", text("A command that prints numbers")),
+                ("reference", text("The file with the numbers they must be close to")),
+                ("absolute", number("How far they may be from it", 0.0, f64::MAX)),
+                ("relative", number("The same, relative to it", 0.0, f64::MAX)),
+                ("timeout_s", number("Seconds it may take (default 60)", 0.001, 86_400.0)),
+                (
+                    "inputs",
+                    texts(
+                        "Files its outcome depends on, as globs: while they are the same, it is used again",
+                    ),
+                ),
+                (
+                    "hypothesis",
+                    text("The hypothesis it speaks for when it passes, and against when it fails"),
+                ),
+                ("strength", number("How strongly (default 0.8)", 0.0, 1.0)),
+                ("fills", text("The gap it fills when it passes")),
+                ("halt_on_fail", flag("If it fails, the checks after it are not run")),
+            ],
+            &["title"],
+        ),
+        output: thought_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let (mut on_pass, mut on_fail) = (Vec::new(), Vec::new());
+            if let Some(hypothesis) = args.name("hypothesis")? {
+                let strength = args.number("strength").unwrap_or(0.8);
+                on_pass.push(Act::Evidence { hypothesis, strength });
+                on_fail.push(Act::Evidence { hypothesis, strength: -strength });
+            }
+            on_pass.extend(args.name("fills")?.map(Act::Fill));
+            on_fail.extend(args.flag("halt_on_fail").then_some(Act::Halt));
+            let seconds = args.number("timeout_s").unwrap_or(PATIENCE);
+            think(
+                ground,
+                &Mutation::AddVerification {
+                    title: args.need("title")?.to_owned(),
+                    check: planned(ground, args)?,
+                    // The schema keeps it between a millisecond and a day.
+                    timeout_ms: (seconds * 1000.0) as u64,
+                    inputs: args.texts("inputs").iter().map(|path| ground.relative(path)).collect(),
+                    on_pass,
+                    on_fail,
+                },
+            )
+        },
+    }
+}
+
+fn planned(ground: &Ground<'_>, args: &Args) -> Result<Check, Trouble> {
+    let inside = |path: &str| ground.relative(path);
+    let from = |file: &str, run: &str| {
+        let file = args.text(file).map(|file| Measured::File(inside(file)));
+        file.or_else(|| args.owned(run).map(Measured::Command))
+    };
+    if let Some(run) = args.owned("run") {
+        let exit = args.value("exit").and_then(Value::as_i64).unwrap_or(0);
+        let exit = i32::try_from(exit).map_err(|_| Trouble::new("exit is no exit code"))?;
+        return Ok(Check::Command {
+            run,
+            exit,
+            contains: args.texts("contains"),
+            lacks: args.texts("lacks"),
+        });
+    }
+    if let [left, right] = args.texts("same").as_slice() {
+        return Ok(Check::SameFiles { left: inside(left), right: inside(right) });
+    }
+    if let Some(file) = args.text("file") {
+        let text = args.need("text")?.to_owned();
+        return Ok(Check::FileText { path: inside(file), text, absent: args.flag("absent") });
+    }
+    if let Some(from) = from("json_file", "json_run") {
+        let equals = args.value("equals").cloned();
+        let equals = equals.ok_or_else(|| Trouble::new("verify_add needs \"equals\" with JSON"))?;
+        return Ok(Check::Json { from, pointer: args.need("pointer")?.to_owned(), equals });
+    }
+    if let Some(from) = from("numbers_file", "numbers_run") {
+        return Ok(Check::Reference {
+            from,
+            reference: inside(args.need("reference")?),
+            absolute: args.number("absolute").unwrap_or(0.0),
+            relative: args.number("relative").unwrap_or(0.0),
+        });
+    }
+    Err(Trouble::new("verify_add does not say what to check").hint(
+        "give run, file and text, same (two files), json_file or json_run, or numbers_file or numbers_run",
+    ))
+}
+
+pub(super) fn run() -> Tool {
+    Tool {
+        name: "verify_run",
+        title: "Run checks",
+        description: "Runs planned checks in the workspace and records what they show; what they should lead to (evidence, filled gaps) happens with it. Without names, all that were not run yet.",
+        input: object(
+            &[
+                ("checks", texts("Which ones, such as V1")),
+                ("fresh", flag("Run again even if nothing they depend on has changed")),
+            ],
+            &[],
+        ),
+        output: object(
+            &[
+                ("passed", flag("All of them passed")),
+                (
+                    "checks",
+                    list(
+                        "In order",
+                        object(
+                            &[
+                                ("check", text("Its name")),
+                                ("outcome", text("passed, failed, timed-out or error")),
+                                ("reason", text("Why")),
+                                ("said", texts("What it led to")),
+                                ("output", text("What was printed, shortened; not for one that passed")),
+                                ("step", whole("The step that records it")),
+                            ],
+                            &["check", "outcome", "reason"],
+                        ),
+                    ),
+                ),
+            ],
+            &["passed", "checks"],
+        ),
+        // Commands of the agent itself: nobody can say what they do.
+        hints: Hints { read_only: false, destructive: true, idempotent: false, open_world: true },
+        slow: true,
+        makes: true,
+        run: carry_out,
+    }
+}
+
+fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+    let session = ground.session()?;
+    let mut thinker = Thinker::new(ground.workspace, &session);
+    let mind = thinker.mind()?;
+    let mut wanted: Vec<VerificationId> = args.names("checks")?;
+    if wanted.is_empty() {
+        let was_run = |id: VerificationId| mind.runs.iter().any(|(_, run)| run.verification == id);
+        let all = mind.verifications.iter().map(|(number, _)| VerificationId(number));
+        wanted = all.filter(|id| !was_run(*id)).collect();
+    }
+    if wanted.is_empty() {
+        return Err(Trouble::new("there is no check that was not run yet")
+            .hint("plan one with verify_add, or name one to run it again"));
+    }
+    let (mut documents, mut lines, mut passed) = (Vec::new(), Vec::new(), true);
+    let total = wanted.len() as u64;
+    for (done, id) in (0..).zip(&wanted) {
+        ground.asked.progress(done, total, &format!("running {id}"));
+        let verified = thinker.verify(*id, args.flag("fresh"))?;
+        let is_passed = verified.outcome == Outcome::Passed;
+        passed &= is_passed;
+        lines.push(format!("{id} {}: {}", verified.outcome.as_str(), verified.reason));
+        let mut document =
+            json!({ "check": id, "outcome": verified.outcome.as_str(), "reason": verified.reason });
+        if let Some(thought) = &verified.thought {
+            document["said"] = json!(thought.effect.said);
+            document["step"] = json!(thought.step);
+            lines.extend(thought.effect.said.iter().skip(1).cloned());
+            if !is_passed {
+                let mind = thinker.mind()?;
+                let last = mind.runs.iter().rev().find(|(_, run)| run.verification == *id);
+                let mut output = last.map(|(_, run)| run.output.clone()).unwrap_or_default();
+                clip::text(&mut output, PRINTED);
+                if !output.trim().is_empty() {
+                    lines.push(output.trim_end().to_owned());
+                    document["output"] = json!(output);
+                }
+            }
+        }
+        documents.push(document);
+        if verified.thought.is_some_and(|thought| thought.effect.halt) {
+            lines.push("The checks after it were not run.".to_owned());
+            break;
+        }
+    }
+    ground.asked.progress(total, total, "done");
+    Ok(Reply { text: lines.join("\n"), structured: json!({ "passed": passed, "checks": documents }) })
+}

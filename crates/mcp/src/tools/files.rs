@@ -1,0 +1,264 @@
+//! Files: what differs, keeping a state, branches, two runs side by side.
+
+use serde_json::{Value, json};
+use stepback_engine::checkpoint::checked;
+use stepback_engine::compare::{self, Side};
+use stepback_engine::diff as differences;
+use stepback_engine::path_filter::PathFilter;
+use stepback_engine::workspace::describe;
+use stepback_model::clip;
+use stepback_model::record::{Annotation, Trigger};
+
+use super::{
+    ADDS, Args, LOOKS, Reply, Tool, cursor_schema, limit, limit_schema, point_schema, resolved, short,
+};
+use crate::desk::Ground;
+use crate::schema::{count, flag, list, object, text, texts, whole};
+use crate::trouble::Trouble;
+
+/// Sentences and paths of a comparison that are told.
+const TOLD: usize = 20;
+
+pub(super) fn diff() -> Tool {
+    Tool {
+        name: "diff",
+        title: "What changed in files",
+        description: "Files that differ between a point and now, or between two points; with lines: true, the changed lines as a unified diff.",
+        input: object(
+            &[
+                ("from", point_schema("The earlier point")),
+                ("to", point_schema("The later point (default: the files as they are now)")),
+                ("paths", texts("Only these: paths, directories, globs")),
+                ("lines", flag("The changed lines too")),
+                ("max_chars", count("Most characters of lines in all (default 6000)", 256, 200_000)),
+                ("limit", limit_schema(40, 500)),
+                ("cursor", cursor_schema()),
+            ],
+            &["from"],
+        ),
+        output: object(
+            &[
+                (
+                    "files",
+                    list(
+                        "By path",
+                        object(
+                            &[
+                                ("path", text("Where")),
+                                ("change", text("created, modified, deleted, renamed, …")),
+                                ("from", text("Where it was before it was renamed")),
+                                ("lines", text("The changed lines")),
+                            ],
+                            &["path", "change"],
+                        ),
+                    ),
+                ),
+                ("total", whole("How many there are")),
+                ("next_cursor", text("Where the next page begins")),
+            ],
+            &["files", "total"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: show_diff,
+    }
+}
+
+fn show_diff(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+    let workspace = ground.workspace;
+    let before = workspace.state_of(&resolved(ground, args.need("from")?)?)?;
+    let after = match args.text("to") {
+        Some(point) => workspace.state_of(&resolved(ground, point)?)?,
+        None => workspace.look()?.state,
+    };
+    let paths: Vec<String> = args.texts("paths").iter().map(|path| ground.relative(path)).collect();
+    let filter = PathFilter::new(&paths)?;
+    // Keeps a prune from freeing what is being read.
+    let _lock = workspace.lock_shared()?;
+    let mut changes = differences::visible(workspace.store(), &before, &after)?;
+    changes.retain(|change| {
+        filter.matches(&change.path) || change.from.as_ref().is_some_and(|from| filter.matches(from))
+    });
+    let (seen, most) = (args.seen()?, limit(args, 40));
+    let mut left = usize::try_from(args.count("max_chars").unwrap_or(6000)).unwrap_or(usize::MAX);
+    let (mut files, mut lines) = (Vec::new(), Vec::new());
+    for change in changes.iter().skip(seen).take(most) {
+        let mut file = json!({ "path": change.path.display(), "change": change.kind().as_str() });
+        if let Some(from) = &change.from {
+            file["from"] = json!(from.display());
+        }
+        lines.push(format!("{} {}", change.kind().as_str(), change.path));
+        if args.flag("lines")
+            && left > clip::LEAST
+            && let Some(mut text) = workspace.changed_lines(change)?
+        {
+            clip::text(&mut text, left);
+            left = left.saturating_sub(text.len());
+            lines.push(text.clone());
+            file["lines"] = json!(text);
+        }
+        files.push(file);
+    }
+    if files.is_empty() {
+        lines.push("Nothing differs.".to_owned());
+    }
+    let mut structured = json!({ "files": files, "total": changes.len() });
+    if changes.len() > seen + most {
+        structured["next_cursor"] = json!(args.cursor(&(seen + most).to_string()));
+        lines.push(format!("… of {}", changes.len()));
+    }
+    Ok(Reply { text: lines.join("\n"), structured })
+}
+
+pub(super) fn checkpoint() -> Tool {
+    Tool {
+        name: "checkpoint",
+        title: "Keep everything as it is",
+        description: "Keeps all files as they are now, under a label that points can use. Do it before something risky.",
+        input: object(
+            &[("label", text("A short name")), ("note", text("Why")), ("tags", texts("Words to find it by"))],
+            &[],
+        ),
+        output: object(
+            &[("step", whole("Its number: go back to it with #NUMBER")), ("label", text("Its label"))],
+            &["step"],
+        ),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            ground.session()?;
+            let (label, note) = (args.owned("label"), args.owned("note"));
+            let annotation = checked(Annotation { label, note, tags: args.texts("tags") })?;
+            let created = ground.workspace.create_checkpoint(annotation, Trigger::Manual)?;
+            let stored = &created.stored;
+            let mut structured = json!({ "step": stored.checkpoint.step.number });
+            if let Some(label) = &stored.checkpoint.annotation.label {
+                structured["label"] = json!(label);
+            }
+            Ok(Reply { text: format!("Kept as checkpoint {}.", describe(stored)), structured })
+        },
+    }
+}
+
+pub(super) fn branch() -> Tool {
+    Tool {
+        name: "branch",
+        title: "Branches",
+        description: "Lists branches; with a name, makes one that begins at a point. Files stay as they are.",
+        input: object(
+            &[
+                ("name", text("The name of a new branch")),
+                ("at", point_schema("Where it begins (default: the newest checkpoint)")),
+            ],
+            &[],
+        ),
+        output: object(
+            &[(
+                "branches",
+                list(
+                    "All of them",
+                    object(
+                        &[
+                            ("name", text("Its name")),
+                            ("step", whole("Its newest checkpoint")),
+                            ("present", flag("The workspace stands on it")),
+                        ],
+                        &["name", "step"],
+                    ),
+                ),
+            )],
+            &["branches"],
+        ),
+        hints: ADDS,
+        slow: false,
+        makes: false,
+        run: |ground, args| {
+            if let Some(name) = args.text("name") {
+                ground.session()?;
+                let from = match args.text("at") {
+                    Some(point) => resolved(ground, point)?,
+                    None => ground.workspace.head()?,
+                };
+                ground.workspace.create_branch(name, &from)?;
+            }
+            let (mut documents, mut lines) = (Vec::new(), Vec::new());
+            for branch in ground.workspace.branches()? {
+                let step = branch.tip.checkpoint.step.number;
+                let mut document = json!({ "name": branch.name, "step": step });
+                if branch.present {
+                    document["present"] = json!(true);
+                }
+                let here = if branch.present { " (present)" } else { "" };
+                lines.push(format!("{}{here} at #{step}", branch.name));
+                documents.push(document);
+            }
+            Ok(Reply { text: lines.join("\n"), structured: json!({ "branches": documents }) })
+        },
+    }
+}
+
+pub(super) fn compare() -> Tool {
+    Tool {
+        name: "compare",
+        title: "Two runs side by side",
+        description: "Compares two sessions, branches or points: what each did, where they part, how their files differ.",
+        input: object(
+            &[("a", text("A session (beginning of its id), a branch or a point")), ("b", text("The other"))],
+            &["a", "b"],
+        ),
+        output: object(
+            &[
+                ("summary", texts("In sentences")),
+                ("parts_at", list("The steps at which they part, one of each", json!({ "type": "integer" }))),
+                ("files", texts("What changed from a to b")),
+                ("files_more", whole("Changes that are not listed")),
+            ],
+            &["summary"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: |ground, args| {
+            let (a, b) = (side(ground, args.need("a")?)?, side(ground, args.need("b")?)?);
+            let found = compare::compare(ground.workspace.store(), &a, &b)?;
+            let summary: Vec<String> =
+                found.summary.iter().take(TOLD).map(|sentence| short(sentence, 300)).collect();
+            let mut structured = json!({ "summary": summary });
+            let mut lines = summary;
+            if let Some(first) = &found.first_difference {
+                let steps: Vec<u64> = [first.a, first.b].into_iter().flatten().collect();
+                structured["parts_at"] = json!(steps);
+            }
+            if let Some(changes) = &found.ends.files {
+                let told: Vec<String> = (changes.iter().take(TOLD))
+                    .map(|change| format!("{} {}", change.kind().as_str(), change.path))
+                    .collect();
+                lines.extend(told.iter().cloned());
+                structured["files"] = json!(told);
+                if changes.len() > TOLD {
+                    structured["files_more"] = json!(changes.len() - TOLD);
+                }
+            }
+            Ok(Reply { text: lines.join("\n"), structured: Value::clone(&structured) })
+        },
+    }
+}
+
+/// What `text` names: a branch, a session, or a point.
+fn side(ground: &Ground<'_>, text: &str) -> Result<Side, Trouble> {
+    let workspace = ground.workspace;
+    let name = text.strip_prefix("branch:").unwrap_or(text);
+    if let Some(tip) = workspace.branch_tip(name)? {
+        return Ok(Side::of_branch(workspace, name, &tip)?);
+    }
+    // A few digits are a step.
+    let named = text
+        .strip_prefix("session:")
+        .or((text.len() >= 4 && !text.contains(['#', '@', ':'])).then_some(text));
+    if let Some(session) = named.and_then(|named| workspace.find_session(named).ok()) {
+        return Ok(Side::of_session(workspace, &session)?);
+    }
+    Ok(Side::of_point(workspace, &resolved(ground, text)?)?)
+}

@@ -1,0 +1,89 @@
+//! What is not known yet, and what is worth remembering.
+
+use stepback_mind::Mutation;
+use stepback_mind::item::{Criticality, GapKind};
+
+use super::{ADDS, Tool, parsed, think, thought_schema, words};
+use crate::schema::{number, object, text, texts, word};
+
+pub(super) fn gap() -> Tool {
+    Tool {
+        name: "gap",
+        title: "Gaps",
+        description: "Note a question that is open (add), what was found out (fill), that nobody needs to know any more (drop), or open it again (reopen).",
+        input: object(
+            &[
+                ("do", word("What to do", &["add", "fill", "drop", "reopen"])),
+                ("gap", text("fill, drop, reopen: which one, such as G1")),
+                ("text", text("add: the question; fill: the answer; drop: why")),
+                ("kind", word("add: what is missing (default fact)", &words(GapKind::ALL, GapKind::as_str))),
+                (
+                    "criticality",
+                    word(
+                        "add: how much depends on it (default medium)",
+                        &words(Criticality::ALL, Criticality::as_str),
+                    ),
+                ),
+                ("blocks", texts("add: items that cannot go on without it")),
+                ("after", texts("add: gaps to be filled first")),
+                ("strategy", text("add: how it could be filled")),
+                ("minutes", number("add: how long that would take", 0.0, 1e6)),
+            ],
+            &["do"],
+        ),
+        output: thought_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let mutation = match args.need("do")? {
+                "add" => Mutation::AddGap {
+                    question: args.need("text")?.to_owned(),
+                    kind: parsed(GapKind::parse(args.text("kind").unwrap_or("fact")), "kind")?,
+                    criticality: parsed(
+                        Criticality::parse(args.text("criticality").unwrap_or("medium")),
+                        "criticality",
+                    )?,
+                    blocks: args.names("blocks")?,
+                    after: args.names("after")?,
+                    strategy: args.owned("strategy"),
+                    minutes: args.number("minutes"),
+                },
+                "fill" => Mutation::FillGap { gap: args.item("gap")?, answer: args.need("text")?.to_owned() },
+                "drop" => Mutation::DropGap { gap: args.item("gap")?, reason: args.need("text")?.to_owned() },
+                _ => Mutation::ReopenGap { gap: args.item("gap")? },
+            };
+            think(ground, &mutation)
+        },
+    }
+}
+
+pub(super) fn note() -> Tool {
+    Tool {
+        name: "note",
+        title: "Notes",
+        description: "Write down something worth remembering after a compaction.",
+        input: object(
+            &[
+                ("text", text("What")),
+                ("about", texts("Items it is about, such as H1")),
+                ("tags", texts("Words to find it by")),
+            ],
+            &["text"],
+        ),
+        output: thought_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            think(
+                ground,
+                &Mutation::AddNote {
+                    text: args.need("text")?.to_owned(),
+                    about: args.names("about")?,
+                    tags: args.texts("tags"),
+                },
+            )
+        },
+    }
+}

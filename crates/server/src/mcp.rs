@@ -1,0 +1,109 @@
+//! MCP at `/mcp`, for agents that are told an address instead of a command.
+//!
+//! Nothing says where such an agent works, so the address does: `?workspace=` is the beginning of an id or a directory, and may
+//! be left out where the store knows only one; `?session=` is whose server it is, `?allow_others=true` what `--allow-others` is.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Query;
+use axum::http::Uri;
+use serde::Deserialize;
+use stepback_agents::Agent;
+use stepback_engine::{Engine, Workspace};
+use stepback_mcp::http::{self, Offers};
+use stepback_mcp::rpc::Refusal;
+use stepback_mcp::service::Service;
+use stepback_mcp::{Desk, Host, Options, Plans, Trouble, Whose};
+use stepback_model::path::display_bytes;
+
+use crate::problem::Problem;
+use crate::work::{self, Work};
+
+/// Workspaces that are named when it is not clear which is meant.
+const NAMED: usize = 10;
+
+/// What an address says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    workspace: Option<String>,
+    session: Option<String>,
+    #[serde(default)]
+    allow_others: bool,
+}
+
+/// Answers at `/mcp`.
+pub fn router(work: Work) -> Router {
+    http::router(Arc::new(Addresses { work, plans: Arc::default() }))
+}
+
+struct Addresses {
+    work: Work,
+    plans: Arc<Plans>,
+}
+
+impl Offers for Addresses {
+    fn service(&self, address: &Uri) -> Result<Arc<dyn Service>, Refusal> {
+        let said = Query::<Said>::try_from_uri(address).map_err(|why| {
+            Refusal::params(format!(
+                "the address takes ?workspace=, ?session= and ?allow_others=true: {}",
+                why.body_text()
+            ))
+        })?;
+        let Query(Said { workspace, session, allow_others }) = said;
+        let host = There { work: self.work.clone(), workspace };
+        let agents = Agent::ALL.map(Agent::name).to_vec();
+        let whose = Whose { session, agent_session: None, agents };
+        let options = Options { whose, allow_others };
+        Ok(Arc::new(Desk::with_plans(host, options, Arc::clone(&self.plans))))
+    }
+}
+
+/// A workspace of the store.
+struct There {
+    work: Work,
+    workspace: Option<String>,
+}
+
+impl Host for There {
+    fn with_workspace(
+        &self,
+        _make: bool,
+        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let done = self.work.on_this_thread(|engine| Ok(work(&self.opened(engine)?)));
+        done.map_err(|problem| Trouble { message: problem.detail, hint: problem.hints.into_iter().next() })?
+    }
+}
+
+impl There {
+    fn opened<'e>(&self, engine: &'e Engine<'_>) -> Result<Workspace<'e>, Problem> {
+        let all = engine.store.workspaces()?;
+        match &self.workspace {
+            Some(directory) if directory.starts_with('/') => {
+                let path = Path::new(directory);
+                let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+                let known = all.iter().find(|known| known.root == path.as_os_str().as_bytes());
+                let known = known.ok_or_else(|| Problem::unknown("workspace", directory))?;
+                work::opened(engine, known.id)
+            }
+            Some(id) => work::workspace(engine, id),
+            None => match all.as_slice() {
+                [one] => work::opened(engine, one.id),
+                several => {
+                    let named: Vec<String> = (several.iter().take(NAMED))
+                        .map(|known| format!("{} ({})", known.id.short(), display_bytes(&known.root)))
+                        .collect();
+                    Err(Problem::usage(format!(
+                        "the address does not say which of {} workspaces is meant",
+                        several.len()
+                    ))
+                    .hint(format!("add ?workspace=ID to it: {}", named.join(", "))))
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `stepback mcp`
+
+use std::io::{self, BufReader};
+
+use stepback_agents::Agent;
+use stepback_engine::Workspace;
+use stepback_mcp::{Desk, Host, Options, Trouble, Whose, stdio};
+
+use super::{Answer, DONE};
+use crate::args::mcp::Mcp;
+use crate::context::{self, Context};
+use crate::failure::Failure;
+
+/// The workspace we are in.
+struct Here<'c>(&'c Context);
+
+impl Host for Here<'_> {
+    fn with_workspace(
+        &self,
+        make: bool,
+        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let engine = self.0.engine();
+        let workspace = match make {
+            true => self.0.workspace_or_new(&engine).map_err(trouble)?,
+            false => self.0.workspace(&engine).map_err(trouble)?,
+        };
+        // What the agent's hooks left, such as the call that is being made right now.
+        stepback_agents::record::take_in_quietly(&workspace)?;
+        work(&workspace)
+    }
+}
+
+fn trouble(failure: Failure) -> Trouble {
+    Trouble { message: failure.message().to_owned(), hint: failure.what_to_do().map(str::to_owned) }
+}
+
+/// `mcp`
+pub fn mcp(context: &Context, arguments: &Mcp) -> Answer {
+    let variables = Agent::ALL.into_iter().filter_map(Agent::session_variable);
+    let agent_session =
+        variables.filter_map(context::variable).map(|id| id.to_string_lossy().into_owned()).next();
+    let agents = Agent::ALL.map(Agent::name).to_vec();
+    let whose = Whose { session: arguments.session.clone(), agent_session, agents };
+    let desk = Desk::new(Here(context), Options { whose, allow_others: arguments.allow_others });
+    stdio::serve(&desk, BufReader::new(io::stdin().lock()), io::stdout())?;
+    DONE
+}
