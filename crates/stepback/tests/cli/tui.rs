@@ -189,7 +189,7 @@ fn what_was_thought_is_seen_at_each_step() {
     terminal.press("]]j");
     terminal.shows(&["came with #"]);
     terminal.press("\r");
-    terminal.shows(&["[3 Step]", "H1 was proposed"]);
+    terminal.shows(&["[3 Step]", "Proposed H1"]);
     terminal.press("q");
     terminal.expect_end();
 }
