@@ -90,7 +90,7 @@ fn a_panic_at_a_terminal() {
 fn the_terminal_is_given_back_by_a_panic() {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "tui::a_panic_at_a_terminal", "--nocapture", "--test-threads=1"]);
-    let mut terminal = Terminal::sized(command, 24, 80);
+    let terminal = Terminal::sized(command, 24, 80);
     let (status, seen) = terminal.expect_end();
     assert!(!status.success());
     let place = |text: &str| seen.find(text).unwrap_or_else(|| panic!("{text:?} in {}", seen.escape_debug()));
