@@ -158,6 +158,9 @@ impl Lines {
 
     /// Whether a rewind has left a step behind.
     pub fn left_behind(&self, stored: &StoredCheckpoint) -> bool {
+        if self.is_one() {
+            return false;
+        }
         let step = &stored.checkpoint.step;
         if stored.checkpoint.trigger.is_some() {
             return !self.on.contains_key(&step.id);
@@ -172,6 +175,9 @@ impl Lines {
 
     /// The place among the branches of the one that a step is on, or was.
     pub fn branch_of(&self, stored: &StoredCheckpoint) -> usize {
+        if self.branches.len() <= 1 {
+            return 0;
+        }
         let step = &stored.checkpoint.step;
         let of = |id: &StepId| self.on.get(id).or_else(|| self.was_on.get(id)).copied();
         of(&step.id).or_else(|| of(&step.parent?)).unwrap_or(0)

@@ -37,7 +37,7 @@ export default function DashboardPage() {
       <header className="head">
         <div>
           <h1>Dashboard</h1>
-          <p className="dim">Everything in this store.</p>
+          <p className="dim">Everything in this store; by day, the last {DAYS} days.</p>
         </div>
       </header>
       <dl className="tiles">
@@ -273,7 +273,7 @@ function Chart({ title, days, value, show, bad, parts }: ChartProps) {
   return (
     <figure className={bad ? 'chart bad' : 'chart'}>
       <figcaption>
-        {title} <span className="dim">{show(sum)} in {DAYS} days</span>
+        {title} <span className="dim">{show(sum)}</span>
       </figcaption>
       <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${title}: ${days.map((one) => `${one.name} ${show(value(one))}`).join(', ')}`}>
         {days.map((one, index) => {

@@ -41,6 +41,8 @@ export function SessionPage({ id }: { id: string }) {
   const canvas = useRef<CanvasHandle>(null);
 
   const { wanted, choose } = useChosenStep();
+  const first = useRef(wanted);
+  useEffect(() => steps.begin(first.current), [steps]);
   const selected = timeline?.length ? (wanted ? timeline.indexOf(wanted) : timeline.length - 1) : 0;
   // Who runs through the steps wants to see them fly by; what a step is about is asked for where they rest.
   const rested = useRested(selected);

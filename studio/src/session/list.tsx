@@ -33,6 +33,18 @@ export class Steps {
     this.arrived();
   }
 
+  /** Asks for what is looked at first, while it is still being found out how many there are: steps around a number, or the newest. */
+  begin(number: number) {
+    const which = number ? { oldest_first: true, above: Math.max(0, number - BLOCK / 2) } : {};
+    get<Page<Step>>(`/sessions/${this.session}/steps`, { ...which, limit: BLOCK })
+      .then((page) => {
+        for (const step of page.items) this.known.set(step.number, step);
+        this.arrived();
+      })
+      // Whatever is seen and missing is asked for again.
+      .catch(() => {});
+  }
+
   want(timeline: Timeline, first: number, last: number) {
     for (let block = Math.floor(first / BLOCK); block <= Math.floor(last / BLOCK); block++) {
       const from = timeline.number[block * BLOCK];

@@ -1,6 +1,6 @@
 //! Steps that are found, by what is known of them and by their words.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::Place;
 
@@ -131,4 +131,33 @@ fn sessions_of_every_workspace_are_listed_by_status_and_time() {
     assert_eq!(statistics["agents"]["test"]["failed"], 1);
     assert_eq!(statistics["agents"]["test"]["steps"]["tool-start"], 2);
     assert_eq!(statistics["steps"]["tool-start"], 2);
+}
+
+#[test]
+fn what_was_spent_is_told_by_hour_and_by_model() {
+    let place = Place::new();
+    let call = |id: &str, at: &str, model: &str, input: u64, cost: f64| {
+        json!({ "session": "s", "kind": "model-end", "id": id, "at": at, "tool": model, "summary": "said",
+            "output": "a long answer", "metadata": { "model": model, "cost_usd": cost,
+                "usage": { "input": input, "output": 10, "cache_read": 5 } } })
+    };
+    let events = [
+        call("1", "2023-11-14T20:10:00Z", "large", 100, 0.5),
+        call("2", "2023-11-14T20:50:00Z", "small", 7, 0.25),
+        call("3", "2023-11-14T21:00:00Z", "large", 1000, 1.0),
+        call("4", "2023-10-01T21:00:00Z", "large", 9999, 9.0),
+        json!({ "session": "s", "kind": "tool-end", "id": "5", "at": "2023-11-14T21:00:01Z", "tool": "Bash" }),
+    ];
+    place.post("/ingest", &json!({ "workspace": "w", "agent": "a", "events": events })).with(200);
+    let usage = place.get("/usage").with(200);
+    assert_eq!(usage["total"]["calls"], 3, "two weeks are the usual: {usage}");
+    assert_eq!((&usage["total"]["input"], &usage["total"]["cost_usd"]), (&json!(1107), &json!(1.75)));
+    let hours: Vec<(&str, u64)> = (usage["hours"].as_array().unwrap().iter())
+        .map(|hour| (hour["at"].as_str().unwrap(), hour["input"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(hours, [("2023-11-14T20:00:00Z", 107), ("2023-11-14T21:00:00Z", 1000)]);
+    assert_eq!(usage["models"]["small"]["cache_read"], 5);
+    assert_eq!(usage["complete"], true);
+    assert_eq!(place.get("/usage?since=2023-09-01").with(200)["total"]["calls"], 4);
+    place.get("/usage?since=whenever").problem(400);
 }

@@ -184,3 +184,15 @@ fn branches_are_made_named_entered_compared_and_forgotten() {
     place.post(&format!("{branches}/two/switch-plans"), &json!({})).problem(400);
     assert_eq!(place.ask("DELETE", &format!("{branches}/main"), None).with(200)["kind"], "branch-delete");
 }
+
+#[test]
+fn a_conversation_goes_on_only_where_its_agent_ran() {
+    let place = Place::new();
+    place.checkpoint("before");
+    place.call("s", "c1", "one", "1", false);
+    // This server knows nothing of the machine it runs on.
+    let refused = place.post("/sessions/s/forks", &json!({ "point": "#2" })).problem(409);
+    assert!(refused["hints"][0].as_str().unwrap().contains("--conversation"), "{refused}");
+    place.post("/sessions/s/forks", &json!({ "dry_run": true })).problem(400);
+    place.post("/sessions/nobody/forks", &json!({ "point": "#2" })).problem(404);
+}

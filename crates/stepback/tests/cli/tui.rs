@@ -158,16 +158,7 @@ fn what_was_thought_is_seen_at_each_step() {
     let session = ["--session", "s1"];
     let think = |words: &[&str]| drop(world.ok([words, &session].concat()));
     think(&["hypothesis", "propose", "the file is written twice"]);
-    think(&[
-        "evidence",
-        "add",
-        "H1",
-        "the log has it twice",
-        "--strength",
-        "0.5",
-        "--tool",
-        "Bash",
-    ]);
+    think(&["evidence", "add", "H1", "the log has it twice", "--strength", "0.5", "--tool", "Bash"]);
     think(&["belief", "add", "the first write is lost", "--kind", "inference"]);
     let mut terminal = start(&world, &["s1"], 24, 100);
     terminal.shows(&["[2 Timeline]", "last"]);
@@ -189,7 +180,7 @@ fn what_was_thought_is_seen_at_each_step() {
     terminal.press("]]j");
     terminal.shows(&["came with #"]);
     terminal.press("\r");
-    terminal.shows(&["[3 Step]", "H1 was proposed"]);
+    terminal.shows(&["[3 Step]", "Proposed H1"]);
     terminal.press("q");
     terminal.expect_end();
 }
