@@ -41,6 +41,8 @@ pub struct Options {
     pub whose: Whose,
     /// Whether it may write into sessions of others, and take back what they did.
     pub allow_others: bool,
+    /// Whether it may run commands for checks. Whoever starts the server could; whoever reaches it over a network could not.
+    pub allow_commands: bool,
 }
 
 /// The tools, resources and prompts of stepback.
@@ -62,6 +64,8 @@ pub struct Ground<'g> {
     pub now: Timestamp,
     /// Whether others' sessions may be written to.
     pub allow_others: bool,
+    /// Whether commands may be run.
+    pub allow_commands: bool,
     /// Plans that were shown.
     pub plans: &'g Plans,
     whose: &'g Whose,
@@ -141,6 +145,7 @@ impl<H: Host> Desk<H> {
                 asked,
                 now: workspace.engine.env.now(),
                 allow_others: self.options.allow_others,
+                allow_commands: self.options.allow_commands,
                 plans: &self.plans,
                 whose: &self.options.whose,
                 joined: &self.joined,

@@ -36,13 +36,14 @@ struct Said {
 }
 
 /// Answers at `/mcp`.
-pub fn router(work: Work) -> Router {
-    http::router(Arc::new(Addresses { work, plans: Arc::default() }))
+pub fn router(work: Work, allow_commands: bool) -> Router {
+    http::router(Arc::new(Addresses { work, plans: Arc::default(), allow_commands }))
 }
 
 struct Addresses {
     work: Work,
     plans: Arc<Plans>,
+    allow_commands: bool,
 }
 
 impl Offers for Addresses {
@@ -57,7 +58,7 @@ impl Offers for Addresses {
         let host = There { work: self.work.clone(), workspace };
         let agents = Agent::ALL.map(Agent::name).to_vec();
         let whose = Whose { session, agent_session: None, agents };
-        let options = Options { whose, allow_others };
+        let options = Options { whose, allow_others, allow_commands: self.allow_commands };
         Ok(Arc::new(Desk::with_plans(host, options, Arc::clone(&self.plans))))
     }
 }

@@ -43,6 +43,8 @@ pub struct Config {
     pub rate: Option<u32>,
     /// How long a client may take to go on reading what it asked for.
     pub patience: Duration,
+    /// Whether checks that agents ask for over MCP may run commands.
+    pub allow_commands: bool,
 }
 
 impl Config {
@@ -57,6 +59,7 @@ impl Config {
             log: None,
             rate: None,
             patience: PATIENCE,
+            allow_commands: false,
         }
     }
 }
@@ -91,7 +94,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
         .merge(pages::router())
         .merge(metrics(work.clone(), observer.clone()))
         .merge(sign_in.clone().router())
-        .merge(mcp::router(work.clone()))
+        .merge(mcp::router(work.clone(), config.allow_commands))
         .layer(DefaultBodyLimit::max(LARGEST));
     let router = guard
         .protect(router)

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
 use stepback_mind::Mutation;
 use stepback_mind::ids::VerificationId;
-use stepback_mind::item::{Act, Check, Measured, Outcome};
+use stepback_mind::item::{Act, Check, Measured, Outcome, Verification};
 use stepback_model::clip;
 
 use super::{ADDS, Args, Hints, Reply, Tool, think, thought_schema};
@@ -173,6 +173,16 @@ pub(super) fn run() -> Tool {
     }
 }
 
+/// Whether a check is more than a look at files.
+fn runs_command(plan: &Verification) -> bool {
+    matches!(
+        &plan.check,
+        Check::Command { .. }
+            | Check::Json { from: Measured::Command(_), .. }
+            | Check::Reference { from: Measured::Command(_), .. }
+    )
+}
+
 fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
     let session = ground.session()?;
     let mut thinker = Thinker::new(ground.workspace, &session);
@@ -186,6 +196,13 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
     if wanted.is_empty() {
         return Err(Trouble::new("there is no check that was not run yet")
             .hint("plan one with verify_add, or name one to run it again"));
+    }
+    if !ground.allow_commands
+        && let Some(id) = wanted.iter().find(|id| mind.verifications.get(id.0).is_some_and(runs_command))
+    {
+        return Err(Trouble::new(format!("{id} is a command, and this server runs none")).hint(
+            "run \"stepback verify run\" in the workspace, or have a person start it with \"stepback serve --allow-commands\"",
+        ));
     }
     let (mut documents, mut lines, mut passed) = (Vec::new(), Vec::new(), true);
     let total = wanted.len() as u64;

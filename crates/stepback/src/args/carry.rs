@@ -83,6 +83,9 @@ pub struct Serve {
     /// Do not watch workspaces: hooks then look at every file
     #[arg(long)]
     pub no_watcher: bool,
+    /// Let agents that ask over MCP run commands as checks: whoever has the token could run anything
+    #[arg(long)]
+    pub allow_commands: bool,
 }
 
 impl Serve {
@@ -97,6 +100,7 @@ impl Serve {
             log: None,
             rate: None,
             no_watcher: false,
+            allow_commands: false,
         }
     }
 }

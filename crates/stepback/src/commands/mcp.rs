@@ -42,7 +42,10 @@ pub fn mcp(context: &Context, arguments: &Mcp) -> Answer {
         variables.filter_map(context::variable).map(|id| id.to_string_lossy().into_owned()).next();
     let agents = Agent::ALL.map(Agent::name).to_vec();
     let whose = Whose { session: arguments.session.clone(), agent_session, agents };
-    let desk = Desk::new(Here(context), Options { whose, allow_others: arguments.allow_others });
+    let desk = Desk::new(
+        Here(context),
+        Options { whose, allow_others: arguments.allow_others, allow_commands: true },
+    );
     stdio::serve(&desk, BufReader::new(io::stdin().lock()), io::stdout())?;
     DONE
 }

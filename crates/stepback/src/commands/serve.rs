@@ -97,6 +97,7 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
         hosts: arguments.hosts.clone(),
         origins: arguments.origins.clone(),
         tls,
+        allow_commands: arguments.allow_commands,
         log: arguments.log.as_deref().map(log).transpose()?,
         rate: arguments.rate.or((!is_local).then_some(RATE_ELSEWHERE)).filter(|rate| *rate > 0),
         ..Config::new(listen, token_file.clone())

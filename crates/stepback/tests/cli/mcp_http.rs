@@ -99,6 +99,15 @@ fn an_agent_works_over_http() {
     let (status, read) = ask(&server, "/mcp", "resources/read", json!({ "uri": "stepback://mind" }));
     assert_eq!((status, &read["result"]["ttlMs"]), (200, &json!(0)), "{read:#}");
 
+    // Who reaches a server cannot run commands by it.
+    call(&server, "/mcp", "verify_add", json!({ "title": "t", "run": "touch made" }));
+    call(&server, "/mcp", "verify_add", json!({ "title": "t", "file": "a", "text": "1" }));
+    let (_, refused) = ask(&server, "/mcp", "tools/call", json!({ "name": "verify_run" }));
+    let said = refused["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("this server runs none") && !world.path("made").exists(), "{refused:#}");
+    let looked = call(&server, "/mcp", "verify_run", json!({ "checks": ["V2"] }));
+    assert_eq!(looked["passed"], true, "{looked:#}");
+
     let (_, wrong) = ask(&server, "/mcp?workspace=nope", "tools/call", json!({ "name": "mind" }));
     assert!(
         wrong["result"]["content"][0]["text"].as_str().unwrap().contains("no workspace nope"),
@@ -121,7 +130,7 @@ fn an_agent_works_over_http() {
 fn a_client_that_introduces_itself_works_over_http() {
     let world = Sandbox::new();
     world.ok(["checkpoint", "create"]);
-    let server = Serving::start(&world, &[]);
+    let server = Serving::start(&world, &["--allow-commands"]);
     let bearer = format!("Bearer {}", server.token);
     let base =
         [("host", server.host()), ("authorization", bearer.as_str()), ("content-type", "application/json")];
