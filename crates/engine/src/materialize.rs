@@ -37,6 +37,8 @@ pub struct Materialized {
     pub missing: Vec<LeftAlone>,
 }
 
+pub use stepback_worktree::spread::make_apart;
+
 /// A file that is to be written.
 struct ToWrite {
     path: RelPath,

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use stepback_agents::policy::Tools;
 use stepback_agents::{Agent, install::InstallError};
 use stepback_engine::advice::{self, Kind};
+use stepback_engine::materialize::make_apart;
 use stepback_engine::reruns::{Fate, Rerun};
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::prices::Prices;
@@ -277,7 +278,8 @@ fn play(
     rerun: &mut Rerun,
     begun: &mut dyn FnMut(&Rerun),
 ) -> Result<(Ran, State), RerunError> {
-    let work = around.dir.join("work");
+    let work = make_apart(around.dir)
+        .map_err(|source| RerunError::Io { what: "make the scratch directory", source })?;
     let lock = workspace.lock_shared()?;
     workspace.materialize(&workspace.state_of(from)?, &work, true)?;
     drop(lock);

@@ -8,11 +8,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Makes a directory in `dir`, away from everything around it. Its name is that of `dir`, so that of a temporary directory it
-/// is one that nobody had before.
+/// Makes a directory in `dir`, away from everything around it. Its name is the end of that of `dir`, which for a temporary
+/// directory is one that nobody had before.
 pub fn make_apart(dir: &Path) -> io::Result<PathBuf> {
     unrelate(dir);
-    let inside = dir.join(dir.file_name().unwrap_or("work".as_ref()));
+    let name = dir.file_name().and_then(|name| name.to_str()?.rsplit('-').next()).unwrap_or("work");
+    let inside = dir.join(name);
     std::fs::create_dir(&inside)?;
     Ok(inside)
 }

@@ -187,7 +187,7 @@ fn play(
                 .hint("try again when one has ended"));
         }
         let temp = tempfile::Builder::new().prefix("stepback-rerun-").tempdir()?;
-        let dir = stepback_worktree::spread::make_apart(temp.path())?.canonicalize()?;
+        let dir = temp.path().canonicalize()?;
         let around = Surroundings {
             dir: &dir,
             program: &stage.program,

@@ -17,7 +17,6 @@ use stepback_model::record::{Session, StepKind};
 use stepback_rerun::answers::Parted;
 use stepback_rerun::{Done, Options, RerunError, Surroundings};
 use stepback_store::port::StoredCheckpoint;
-use stepback_worktree::spread::make_apart;
 
 use super::agents::binary;
 use super::carry::{on_difference, timing};
@@ -55,7 +54,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
         branch: arguments.branch.clone(),
     };
     let temp = tempfile::Builder::new().prefix("stepback-rerun-").tempdir()?;
-    let dir = make_apart(temp.path())?.canonicalize()?;
+    let dir = temp.path().canonicalize()?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let (program, home) = (binary()?, context::home().unwrap_or_default());
     let store = context.place().argument();
