@@ -37,7 +37,7 @@ pub struct Materialized {
     pub missing: Vec<LeftAlone>,
 }
 
-pub use stepback_worktree::spread::make_apart;
+pub use stepback_worktree::spread::{apart, make_apart};
 
 /// A file that is to be written.
 struct ToWrite {

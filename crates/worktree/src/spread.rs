@@ -8,14 +8,18 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Makes a directory in `dir`, away from everything around it. Its name is the end of that of `dir`, which for a temporary
-/// directory is one that nobody had before.
+/// Makes a directory in `dir`, away from everything around it; [`apart`] says which.
 pub fn make_apart(dir: &Path) -> io::Result<PathBuf> {
     unrelate(dir);
-    let name = dir.file_name().and_then(|name| name.to_str()?.rsplit('-').next()).unwrap_or("work");
-    let inside = dir.join(name);
+    let inside = apart(dir);
     std::fs::create_dir(&inside)?;
     Ok(inside)
+}
+
+/// The directory that [`make_apart`] makes. Its name is the end of that of `dir`, which for a temporary directory is one that
+/// nobody had before.
+pub fn apart(dir: &Path) -> PathBuf {
+    dir.join(dir.file_name().and_then(|name| name.to_str()?.rsplit('-').next()).unwrap_or("work"))
 }
 
 /// Says that directories in `dir` have nothing to do with each other. Only a hint, and only some file systems take it.

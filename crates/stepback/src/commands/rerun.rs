@@ -11,6 +11,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::policy;
 use stepback_engine::compare::{self, Comparison, Side};
+use stepback_engine::materialize::apart;
 use stepback_engine::reruns::Fate;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::record::{Session, StepKind};
@@ -80,7 +81,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     let done = stepback_rerun::rerun(&workspace, session, &options, &around, &mut announce);
     if arguments.keep {
         let kept = temp.keep();
-        output::say_for_people(context.json, &format!("Its directory is {}.", kept.join("work").display()));
+        output::say_for_people(context.json, &format!("Its directory is {}.", apart(&kept).display()));
     }
     let done = done.map_err(refused)?;
     let compared = compared(&engine, &workspace, &done)?;
