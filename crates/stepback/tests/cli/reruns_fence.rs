@@ -66,7 +66,7 @@ fn endless(world: &Sandbox) -> (Child, u32) {
         let files = files_below(&temp);
         let id = files
             .iter()
-            .find(|path| path.ends_with("work/id"))
+            .find(|path| path.file_name().is_some_and(|name| name == "id"))
             .and_then(|path| fs::read_to_string(path).ok());
         found = id.and_then(|id| id.trim().parse().ok());
         found.is_some()
