@@ -149,6 +149,17 @@ pub fn is_last(wire: Wire, piece: &[u8]) -> bool {
     }
 }
 
+/// Whether the end of an answer may come right behind these whole events, and an agent may act on them already: some begin
+/// with a call as soon as it is whole.
+pub fn may_be_followed_by_the_end(wire: Wire, events: &[u8]) -> bool {
+    let has = |marker: &[u8]| memmem::find(events, marker).is_some();
+    match wire {
+        Wire::Messages => has(b"content_block_stop") || has(b"message_delta"),
+        Wire::Responses => has(b"response.output_item.done"),
+        Wire::Chat | Wire::Gemini => is_last(wire, events),
+    }
+}
+
 /// Whether there is an event `response.completed`, `response.failed` or `response.incomplete`.
 fn ends_response(piece: &[u8]) -> bool {
     const ENDS: [&[u8]; 3] = [b"completed", b"failed", b"incomplete"];

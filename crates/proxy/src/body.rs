@@ -13,13 +13,17 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
 use crate::connect::{AnyBody, AnyError};
-use crate::recording::{Asked, Recording};
+use crate::recording::{Asked, Recording, Says};
 use crate::refusal::chain;
 use crate::shared::Shared;
 
 /// After the end of what the model says, so long may nothing come before the sink is told. What comes later is passed on and
 /// not recorded; as a rule the end of the body comes at once.
 const QUIET: Duration = Duration::from_millis(50);
+
+/// What an agent may act on waits so long for the end of the answer, so that the answer is on record before what comes of it.
+/// Any other piece shows that the model goes on.
+const DOUBT: Duration = Duration::from_millis(50);
 
 /// However much still comes, the sink is told so long after that end.
 const SETTLED: Duration = Duration::from_millis(250);
@@ -90,6 +94,8 @@ pub(crate) struct AnswerBody {
 enum Stage {
     /// Pieces are passed on.
     Passing,
+    /// The model may have said all; what it said last is held back until the next piece shows it.
+    Doubting(Pin<Box<Sleep>>),
     /// The model has said all; what still comes is held back until nothing does.
     Settling(Pin<Box<Sleep>>),
     /// The sink is being told, up to a moment.
@@ -174,9 +180,9 @@ impl AnswerBody {
     fn take(&mut self, frame: Option<Result<Frame<Bytes>, AnyError>>) -> Option<Frame<Bytes>> {
         match frame {
             Some(Ok(frame)) => {
-                let last = match (&mut self.recording, frame.data_ref()) {
+                let says = match (&mut self.recording, frame.data_ref()) {
                     (Some(recording), Some(piece)) => recording.piece(piece),
-                    _ => false,
+                    _ => Says::More,
                 };
                 if self.inner.is_end_stream() {
                     if let Some(recording) = &mut self.recording {
@@ -185,7 +191,12 @@ impl AnswerBody {
                     self.over = Some(Over::Clean);
                     self.hold(frame);
                     self.tell();
-                } else if last {
+                } else if says == Says::PerhapsAll {
+                    self.hold(frame);
+                    if !matches!(self.stage, Stage::Doubting(_)) {
+                        self.stage = Stage::Doubting(Box::pin(tokio::time::sleep(DOUBT)));
+                    }
+                } else if says == Says::All {
                     self.hold(frame);
                     let now = Instant::now();
                     let latest = *self.settled.get_or_insert(now + SETTLED);
@@ -228,6 +239,20 @@ impl Body for AnswerBody {
                         return Poll::Ready(Some(Ok(frame)));
                     }
                 }
+                Stage::Doubting(long_enough) => {
+                    let over = long_enough.as_mut().poll(cx).is_ready();
+                    match this.poll_inner(cx) {
+                        Poll::Ready(frame) => {
+                            let goes_on = this.take(frame).map(|frame| this.hold(frame)).is_some();
+                            let doubts = matches!(this.stage, Stage::Doubting(_));
+                            if goes_on || doubts && (over || this.held_bytes > MOST_HELD) {
+                                this.stage = Stage::Releasing;
+                            }
+                        }
+                        Poll::Pending if over => this.stage = Stage::Releasing,
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
                 Stage::Settling(quiet) => {
                     let over = quiet.as_mut().poll(cx).is_ready();
                     match this.poll_inner(cx) {
@@ -249,6 +274,7 @@ impl Body for AnswerBody {
                 }
                 Stage::Releasing => {
                     if let Some(frame) = this.held.pop_front() {
+                        this.held_bytes -= frame.data_ref().map_or(0, Bytes::len);
                         return Poll::Ready(Some(Ok(frame)));
                     }
                     match &this.over {

@@ -153,6 +153,17 @@ impl Asked {
     }
 }
 
+/// What a piece of an answer says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// Something, and more will come.
+    More,
+    /// Something that an agent may act on; the end may be right behind it.
+    PerhapsAll,
+    /// The end.
+    All,
+}
+
 /// The answer's side. If it is dropped before the sink was told, the agent went away, and the sink is told that.
 pub(crate) struct Recording {
     asked: Arc<Asked>,
@@ -197,21 +208,27 @@ impl Recording {
         self.failed = Some(reason);
     }
 
-    /// A piece goes by. Returns whether it holds the end of what the model says.
-    pub(crate) fn piece(&mut self, piece: &[u8]) -> bool {
+    /// A piece goes by.
+    pub(crate) fn piece(&mut self, piece: &[u8]) -> Says {
         let after = self.asked.micros();
         self.first_byte.get_or_insert(after);
-        let Some(copy) = &mut self.copy else { return false };
+        let Some(copy) = &mut self.copy else { return Says::More };
         copy.push(after, piece);
-        if !self.streamed || self.said_all {
-            return self.said_all;
+        if self.said_all {
+            return Says::All;
         }
-        let wire = self.asked.head.wire;
-        self.said_all = match (wire, copy.completed_events()) {
-            (Some(wire), Some(events)) => meaning::is_last(wire, events) && ends(wire, events),
-            _ => false,
+        let wire = self.asked.head.wire.filter(|_| self.streamed);
+        let Some((wire, events)) = wire.and_then(|wire| Some((wire, copy.completed_events()?))) else {
+            return Says::More;
         };
-        self.said_all
+        self.said_all = meaning::is_last(wire, events) && ends(wire, events);
+        if self.said_all {
+            Says::All
+        } else if meaning::may_be_followed_by_the_end(wire, events) {
+            Says::PerhapsAll
+        } else {
+            Says::More
+        }
     }
 
     /// There will be no more of it for the body is at its end.

@@ -185,6 +185,48 @@ fn usage_after_the_finish_reason_is_recorded() {
     assert!(told.only().response.body.contains(usage));
 }
 
+/// Some agents begin with a call as soon as it is whole: what it came of is on record by then if the end is right behind it.
+#[test]
+fn a_whole_call_waits_for_the_end_right_behind_it_and_for_nothing_else() {
+    let done = "data: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"function_call\"}}\n\n";
+    let delta = "data: {\"type\":\"response.output_text.delta\"}\n\n";
+    let end = "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n";
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let server = Server::start(move |mut connection| {
+        connection.request();
+        connection.stream();
+        // The model goes on at once, then thinks for long, then ends.
+        connection.chunk(done);
+        connection.chunk(delta);
+        wait.lock().unwrap().recv().unwrap();
+        connection.chunk(done);
+        wait.lock().unwrap().recv().unwrap();
+        // In one writing, so that nothing comes between them.
+        connection.write(format!("{:x}\r\n{done}\r\n{:x}\r\n{end}\r\n", done.len(), end.len()));
+        wait.lock().unwrap().recv().unwrap();
+        connection.chunk("");
+    });
+    let (proxy, told) = proxy(&server);
+    let mut agent = Agent::connect(proxy.addr());
+    agent.send("POST /v1/responses", "", "{}");
+    agent.head().unwrap();
+    for piece in [done, delta, done] {
+        assert_eq!(agent.piece().unwrap().unwrap(), piece.as_bytes());
+        assert_eq!(told.ended_now(), 0);
+        if piece == delta {
+            go.send(()).unwrap();
+        }
+    }
+    go.send(()).unwrap();
+    assert_eq!(agent.piece().unwrap().unwrap(), done.as_bytes());
+    assert_eq!(told.ended_now(), 1, "the answer is on record before the call");
+    assert_eq!(agent.piece().unwrap().unwrap(), end.as_bytes());
+    go.send(()).unwrap();
+    agent.rest().1.unwrap();
+    assert_eq!(told.only().response.body, [done, delta, done, done, end].concat());
+}
+
 /// Panics, or never comes back until it is let go.
 struct Bad(Option<Mutex<mpsc::Receiver<()>>>);
 
