@@ -30,14 +30,21 @@ pub struct Waiting {
     pub session: String,
     /// It, as JSON.
     pub json: String,
+    /// Whether it only stands for steps that were dropped, which are counted already.
+    pub is_gap: bool,
+}
+
+/// How many of them are steps that somebody recorded.
+pub fn steps<'a>(items: impl IntoIterator<Item = &'a Waiting>) -> u64 {
+    items.into_iter().filter(|item| !item.is_gap).count() as u64
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Waiting>,
     bytes: usize,
-    /// How many are being sent right now.
-    sending: usize,
+    /// How many are being sent right now, and how many of those are steps.
+    sending: (usize, u64),
     counts: Counts,
     /// Steps that were dropped since a session's last one that was not.
     gaps: HashMap<String, u64>,
@@ -115,14 +122,14 @@ impl Queue {
             some.extend(state.waiting.pop_front());
         }
         state.bytes -= bytes;
-        state.sending = some.len();
+        state.sending = (some.len(), steps(&some));
         some
     }
 
     /// Changes the counts, after what was sent last is done with.
     pub fn done(&self, count: impl FnOnce(&mut Counts)) {
         let mut state = self.state();
-        state.sending = 0;
+        state.sending = (0, 0);
         count(&mut state.counts);
         self.changed.notify_all();
     }
@@ -135,7 +142,7 @@ impl Queue {
     /// What became of everything so far.
     pub fn counts(&self) -> Counts {
         let state = self.state();
-        Counts { waiting: (state.waiting.len() + state.sending) as u64, ..state.counts }
+        Counts { waiting: steps(&state.waiting) + state.sending.1, ..state.counts }
     }
 
     /// Waits until everything is sent, or time is over. Says whether it is.
@@ -144,7 +151,7 @@ impl Queue {
         let mut state = self.state();
         state.hurry = true;
         self.changed.notify_all();
-        while !state.waiting.is_empty() || state.sending > 0 {
+        while !state.waiting.is_empty() || state.sending.0 > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -152,14 +159,14 @@ impl Queue {
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.hurry = false;
-        state.waiting.is_empty() && state.sending == 0
+        state.waiting.is_empty() && state.sending.0 == 0
     }
 
     /// Takes nothing more, and gives up what still waits.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        let lost = state.waiting.len() as u64;
+        let lost = steps(&state.waiting);
         state.counts.dropped += lost;
         state.waiting.clear();
         state.bytes = 0;

@@ -104,14 +104,15 @@ impl Recorder {
         fields.insert("session".into(), session.into());
         fields.entry("id").or_insert_with(|| self.fresh_id().into());
         fields.entry("at").or_insert_with(|| jiff::Timestamp::now().to_string().into());
-        let item = Waiting { session: session.to_owned(), json: Value::Object(fields).to_string() };
+        let item =
+            Waiting { session: session.to_owned(), json: Value::Object(fields).to_string(), is_gap: false };
         inner.queue.push(item, |session, missing| {
             let summary = format!("{missing} steps are missing: more was recorded than could be sent");
             let gap = json!({
                 "session": session, "kind": StepKind::Gap.as_str(), "id": self.fresh_id(), "summary": summary,
                 "error": { "name": "gap", "message": summary }, "at": jiff::Timestamp::now().to_string(),
             });
-            Waiting { session: session.to_owned(), json: gap.to_string() }
+            Waiting { session: session.to_owned(), json: gap.to_string(), is_gap: true }
         });
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::http::{Connection, Reply};
-use crate::queue::{Queue, Waiting};
+use crate::queue::{Queue, Waiting, steps};
 use crate::trace;
 
 /// Most bytes of a batch.
@@ -44,7 +44,7 @@ impl Sender {
     fn deliver(&mut self, some: &[Waiting]) {
         let events: Vec<&str> = some.iter().map(|item| item.json.as_str()).collect();
         let body = format!("{}{}]}}", self.envelope, events.join(","));
-        let all = some.len() as u64;
+        let all = steps(some);
         let mut pause = PAUSE.0;
         loop {
             let reply = self.connection.post("/api/v1/ingest", body.as_bytes());
