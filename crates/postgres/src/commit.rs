@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{join, join_all, join3, join4};
+use futures_util::future::{join, join_all, join3};
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::port::{FinishedBatch, Mutation, Receipt};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row, Statement};
+use tokio_postgres::{Client, Error, Statement};
 
 use crate::mutations::{self, NUMBER, Planned, Wanted};
 use crate::objects::{self, Columns, TAKE_OVER, Written};
@@ -134,16 +134,8 @@ impl PostgresStore {
     ) -> Result<Receipt, Trouble> {
         let sessions = self.workspaces_of_sessions(connection, work.mutations).await?;
         let wanted = mutations::wanted(work.mutations, &sessions)?;
-        let (found, mut next) = self.begin(connection, work, ahead, &wanted).await?;
-        let transaction: String = rows::get(&found, 0)?;
-        let version: i32 = rows::get(&found, 2)?;
-        if version as u32 > FORMAT {
-            return Err(schema::too_new(&self.pool.shown, version as u32).into());
-        }
-        let epoch = rows::get::<i64>(&found, 1)? as u64;
-        if work.epoch.is_some_and(|expected| expected != epoch) {
-            return Err(StoreError::Collected.into());
-        }
+        let transaction = self.begin(connection, work).await?;
+        let mut next = self.write_and_number(connection, work, ahead, &wanted).await?;
         let (mut planned, receipt) = mutations::the_rest(work.mutations, &sessions, &mut next)?;
         if !receipt.steps.is_empty() {
             // Before the first position is taken.
@@ -158,53 +150,57 @@ impl PostgresStore {
         }
     }
 
-    /// Begins the transaction, writes what needs nothing else and assigns numbers, all in one way to the server and back.
-    /// Returns what was found there, and the last numbers that were given before. If something is wrong with what was found,
-    /// what was written is given up with the transaction.
+    /// Begins the transaction and returns its number. Nothing is sent along that writes: if the server refused to begin, that
+    /// would take effect by itself.
+    async fn begin(&self, connection: &mut Connection, work: &Work<'_>) -> Result<String, Trouble> {
+        let first = connection
+            .prepared("SELECT pg_current_xact_id()::text, epoch, version FROM stepback_meta, stepback_schema")
+            .await?;
+        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})", self.key);
+        // The lock is one statement and the question another: only then does the answer come from after the lock.
+        let (begun, found) =
+            join(connection.client.batch_execute(&begin), connection.client.query_one(&first, &[])).await;
+        begun?;
+        let found = found?;
+        let version: i32 = rows::get(&found, 2)?;
+        if version as u32 > FORMAT {
+            return Err(schema::too_new(&self.pool.shown, version as u32).into());
+        }
+        let epoch = rows::get::<i64>(&found, 1)? as u64;
+        if work.epoch.is_some_and(|expected| expected != epoch) {
+            return Err(StoreError::Collected.into());
+        }
+        Ok(rows::get(&found, 0)?)
+    }
+
+    /// Writes what needs nothing else and, without waiting in between, assigns numbers. Returns the last ones that were given
+    /// before.
     ///
     /// Objects come before numbers: what a workspace's row is held for should be short.
-    async fn begin(
+    async fn write_and_number(
         &self,
         connection: &mut Connection,
         work: &Work<'_>,
         ahead: bool,
         wanted: &[(WorkspaceId, Wanted)],
-    ) -> Result<(Row, HashMap<WorkspaceId, Wanted>), Trouble> {
-        let first = connection
-            .prepared("SELECT pg_current_xact_id()::text, epoch, version FROM stepback_meta, stepback_schema")
-            .await?;
+    ) -> Result<HashMap<WorkspaceId, Wanted>, Trouble> {
         let insert = connection.prepared(objects::INSERT_NEW).await?;
         let number = connection.prepared(NUMBER).await?;
-        let take_over = match ahead {
-            true => Some(connection.prepared(TAKE_OVER).await?),
-            false => None,
-        };
+        if ahead {
+            connection.client.execute(TAKE_OVER, &[]).await?;
+        }
         let beginnings = mutations::beginnings(work.mutations, &self.machine);
         let statements = prepared(connection, &beginnings).await?;
-        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})", self.key);
         let columns = Columns::new(&work.written.objects);
         let ids: Vec<&[u8]> = wanted.iter().map(|(id, _)| id.as_bytes().as_slice()).collect();
         let steps: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.steps).collect();
         let operations: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.operations).collect();
         let client = &connection.client;
-        let writing = async {
-            let taken = async {
-                match &take_over {
-                    Some(statement) => client.execute(statement, &[]).await.map(drop),
-                    None => Ok(()),
-                }
-            };
-            let inserted = async {
-                match work.written.objects.is_empty() {
-                    true => Ok(()),
-                    false => client.execute(&insert, &columns.values()).await.map(drop),
-                }
-            };
-            let (taken, begun, inserted) =
-                join3(taken, under_way(client, &statements, &beginnings), inserted).await;
-            taken?;
-            begun.into_iter().collect::<Result<Vec<u64>, Error>>()?;
-            inserted
+        let inserting = async {
+            match work.written.objects.is_empty() {
+                true => Ok(0),
+                false => client.execute(&insert, &columns.values()).await,
+            }
         };
         let numbering = async {
             match wanted.is_empty() {
@@ -212,12 +208,10 @@ impl PostgresStore {
                 false => client.query(&number, &[&ids, &steps, &operations]).await,
             }
         };
-        // The lock is one statement and the question another: only then does the answer come from after the lock.
-        let (begun, found, written, numbered) =
-            join4(client.batch_execute(&begin), client.query_one(&first, &[]), writing, numbering).await;
-        begun?;
-        let found = found?;
-        written?;
+        let (begun, inserted, numbered) =
+            join3(under_way(client, &statements, &beginnings), inserting, numbering).await;
+        begun.into_iter().collect::<Result<Vec<u64>, Error>>()?;
+        inserted?;
         let by_id: HashMap<WorkspaceId, Wanted> = wanted.iter().copied().collect();
         let mut next = HashMap::new();
         for row in numbered? {
@@ -229,7 +223,7 @@ impl PostgresStore {
             };
             next.insert(id, last);
         }
-        Ok((found, next))
+        Ok(next)
     }
 
     /// The workspaces of all sessions that steps are appended to.

@@ -54,6 +54,35 @@ fn what_cannot_be_opened_is_explained() {
     assert!(remedy.contains("right"), "{remedy}");
 }
 
+/// Whatever is refused when a commit begins, nothing of it takes effect by itself.
+#[test]
+fn a_commit_that_cannot_begin_leaves_nothing() {
+    let server = Server::start();
+    let url = server.database();
+    let local = tempfile::tempdir().unwrap();
+    let store = PostgresStore::open(&url, local.path()).unwrap();
+    let sample = Sample::new(1);
+    sample.begin(&store, b"/before");
+    let counts =
+        "SELECT (SELECT count(*) FROM stepback_workspaces), (SELECT count(*) FROM stepback_sessions),
+        (SELECT count(*) FROM stepback_objects), (SELECT sum(steps) FROM stepback_workspaces)";
+    let before = server.sql("test0", counts);
+    // As while everything is being freed, for longer than this server lets anybody wait.
+    let key = "current_schema()::regnamespace::oid::integer";
+    let freeing = format!("SELECT pg_advisory_xact_lock({}, {key})", 0x5342_0002);
+    let holder = server.hold("test0", &freeing);
+    server.sql("test0", "ALTER DATABASE test0 SET statement_timeout = '200ms'");
+    let other = PostgresStore::open(&url, local.path()).unwrap();
+    let batch = other.begin().unwrap();
+    batch.write(stepback_model::hash::ObjectKind::Blob, b"never there", None).unwrap();
+    let workspace = Sample::new(2).workspace(b"/never");
+    let result = other.commit(Some(batch.finish().unwrap()), &[Mutation::AddWorkspace(workspace)]);
+    assert!(result.is_err(), "{result:?}");
+    drop(holder);
+    server.sql("test0", "ALTER DATABASE test0 RESET statement_timeout");
+    assert_eq!(server.sql("test0", counts), before);
+}
+
 #[test]
 fn a_newer_store_is_refused_before_and_after_it_was_opened() {
     let server = Server::start();
