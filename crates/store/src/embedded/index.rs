@@ -90,12 +90,13 @@ impl EmbeddedStore {
             Some(slot) => slot.as_ref().map(|index| index.search(search)),
             None => {
                 let mut slot = self.searching.lock().unwrap_or_else(PoisonError::into_inner);
-                if slot.is_none() {
-                    let index = self.open_index()?;
-                    index.db.pragma_update(None, "cache_size", -SEARCHING_CACHE)?;
-                    *slot = Some(index);
-                }
-                slot.as_ref().map(|index| index.search(search))
+                Some(match &*slot {
+                    Some(index) => index.search(search),
+                    None => self.open_index().and_then(|index| {
+                        index.db.pragma_update(None, "cache_size", -SEARCHING_CACHE)?;
+                        slot.insert(index).search(search)
+                    }),
+                })
             }
         };
         match asked {
