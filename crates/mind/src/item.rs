@@ -102,6 +102,19 @@ pub enum Source {
     Verification(VerificationId),
 }
 
+impl Source {
+    /// The kind of evidence that usually comes from it.
+    pub fn usual_kind(&self) -> EvidenceKind {
+        match self {
+            Self::Tool { .. } => EvidenceKind::Observation,
+            Self::Code { .. } => EvidenceKind::Code,
+            Self::Documentation(_) => EvidenceKind::Documentation,
+            Self::Reasoning => EvidenceKind::Reasoning,
+            Self::Verification(_) => EvidenceKind::Test,
+        }
+    }
+}
+
 /// Something that speaks for or against a hypothesis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Evidence {

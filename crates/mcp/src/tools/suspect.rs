@@ -86,13 +86,6 @@ pub(super) fn evidence() -> Tool {
                 return think(ground, &Mutation::WithdrawEvidence { evidence, reason });
             }
             let source = source(ground, args)?;
-            let usual = match &source {
-                Source::Tool { .. } => EvidenceKind::Observation,
-                Source::Code { .. } => EvidenceKind::Code,
-                Source::Documentation(_) => EvidenceKind::Documentation,
-                Source::Reasoning => EvidenceKind::Reasoning,
-                Source::Verification(_) => EvidenceKind::Test,
-            };
             let strength = args.number("strength").ok_or_else(|| {
                 Trouble::new("evidence needs \"strength\"").hint("give a number from -1 (against) to 1 (for)")
             })?;
@@ -102,7 +95,7 @@ pub(super) fn evidence() -> Tool {
                     hypothesis: args.item("hypothesis")?,
                     strength,
                     text: args.need("text")?.to_owned(),
-                    kind: args.text("kind").and_then(EvidenceKind::parse).unwrap_or(usual),
+                    kind: args.text("kind").and_then(EvidenceKind::parse).unwrap_or(source.usual_kind()),
                     source,
                 },
             )

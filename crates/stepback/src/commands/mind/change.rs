@@ -81,13 +81,6 @@ pub fn evidence(context: &Context, command: &Evidence) -> Answer {
         Evidence::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
             think(context, board, |workspace| {
                 let source = source(context, workspace, step, tool, code, doc)?;
-                let usual = match &source {
-                    Source::Tool { .. } => EvidenceKind::Observation,
-                    Source::Code { .. } => EvidenceKind::Code,
-                    Source::Documentation(_) => EvidenceKind::Documentation,
-                    Source::Reasoning => EvidenceKind::Reasoning,
-                    Source::Verification(_) => EvidenceKind::Test,
-                };
                 let kind = kind
                     .as_deref()
                     .map(|kind| word("kind of evidence", kind, EvidenceKind::ALL, EvidenceKind::as_str));
@@ -95,7 +88,7 @@ pub fn evidence(context: &Context, command: &Evidence) -> Answer {
                     hypothesis: name(hypothesis)?,
                     strength: *strength,
                     text: text.clone(),
-                    kind: kind.transpose()?.unwrap_or(usual),
+                    kind: kind.transpose()?.unwrap_or(source.usual_kind()),
                     source,
                 })
             })
