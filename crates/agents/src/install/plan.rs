@@ -31,6 +31,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// One that leaves a file as it is.
+    pub(super) fn nothing_yet(agent: Agent, file: PathBuf, place: &Place) -> Result<Self, InstallError> {
+        let (target, before) = resolve(&file)?;
+        let (dirs, after) = (dirs(&file, place), before.clone());
+        Ok(Self { agent, file, target, before, after, changes: Vec::new(), follow_up: Vec::new(), dirs })
+    }
+
     /// Whether there is nothing to do.
     pub fn is_nothing(&self) -> bool {
         self.before == self.after
@@ -48,18 +55,8 @@ pub fn plan(
 ) -> Result<Plan, InstallError> {
     let hook = Hook::new(agent, binary, strict)?;
     let file = file(agent, scope, place);
-    let (target, before) = resolve(&file)?;
     let shown = place.show(&file);
-    let mut plan = Plan {
-        agent,
-        dirs: dirs(&file, place),
-        file,
-        target,
-        after: before.clone(),
-        before,
-        changes: Vec::new(),
-        follow_up: Vec::new(),
-    };
+    let mut plan = Plan::nothing_yet(agent, file, place)?;
     match (agent, direction) {
         (Agent::Opencode, Direction::Install) => install_plugin(&mut plan, &hook, &shown)?,
         (Agent::Opencode, Direction::Uninstall) => uninstall_plugin(&mut plan, &shown),

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use super::hooks::Misfit;
 use super::jsonc::{Document, Rest, Step};
 use super::parse::Node;
-use super::plan::{Plan, broken, dirs, parse, text};
+use super::plan::{Plan, broken, parse, text};
 use super::value::{Value, quoted};
-use super::write::resolve;
 use super::{Direction, InstallError, Place, Position, Scope};
 use crate::Agent;
 
@@ -33,21 +32,12 @@ pub fn plan_server(
     let program = binary.to_str().filter(|_| binary.is_absolute());
     let Some(program) = program else { return Err(InstallError::Binary(binary.to_owned())) };
     let file = file(agent, scope, place);
-    let (target, mut before) = resolve(&file)?;
-    if let Some(plan) = earlier.filter(|plan| plan.target == target) {
-        before.clone_from(&plan.after);
-    }
     let shown = place.show(&file);
-    let mut plan = Plan {
-        agent,
-        dirs: dirs(&file, place),
-        file,
-        target,
-        after: before.clone(),
-        before,
-        changes: Vec::new(),
-        follow_up: Vec::new(),
-    };
+    let mut plan = Plan::nothing_yet(agent, file, place)?;
+    if let Some(earlier) = earlier.filter(|earlier| earlier.target == plan.target) {
+        plan.before.clone_from(&earlier.after);
+        plan.after.clone_from(&earlier.after);
+    }
     match (agent, direction) {
         (Agent::Codex, Direction::Install) => into_table(&mut plan, program)?,
         (Agent::Codex, Direction::Uninstall) => out_of_table(&mut plan)?,
