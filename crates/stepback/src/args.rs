@@ -217,7 +217,7 @@ pub enum Command {
     /// Write sessions to a file, for other programs to read or for another store to take in
     #[command(after_help = share::EXPORT)]
     Export(share::Export),
-    /// Take in a bundle of another store, or conversations that agents recorded themselves
+    /// Take in a bundle or exported lines of another store, or conversations that agents recorded themselves
     #[command(after_help = share::IMPORT)]
     Import(share::Import),
     /// Stop live agents when something happens
