@@ -21,6 +21,7 @@ use crate::pack;
 use crate::recent;
 
 mod answer;
+mod apply;
 mod batch;
 mod chain;
 mod find;

@@ -180,8 +180,7 @@ pub(super) fn steps(
     if query.session.is_some() {
         make_indexes(db, Some(workspace), &Query { session: query.session, ..Query::default() });
     }
-    let rows = rows(db, Some(workspace), query, query.limit)?;
-    Ok(rows.into_iter().map(|(_, placed)| placed.stored).collect())
+    rows(db, Some(workspace), query, query.limit, |_, placed| placed.stored)
 }
 
 pub(super) fn page(
@@ -193,7 +192,8 @@ pub(super) fn page(
     // The total and the page are of the same moment.
     let _snapshot = db.unchecked_transaction()?;
     // One more than asked for tells whether there are more.
-    let mut rows = rows(db, workspace, query, query.limit.map(|most| most.saturating_add(1)))?;
+    let limit = query.limit.map(|most| most.saturating_add(1));
+    let mut rows = rows(db, workspace, query, limit, |place, placed| (place, placed))?;
     let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let more = rows.len() > most;
     rows.truncate(most);
@@ -221,8 +221,7 @@ fn count(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Resu
 pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
     let from = Some(Cursor { value: 0, position });
     let query = Query { oldest_first: true, from, ..Query::default() };
-    let rows = rows(db, None, &query, Some(most))?;
-    Ok(rows.into_iter().map(|(_, placed)| placed).collect())
+    rows(db, None, &query, Some(most), |_, placed| placed)
 }
 
 pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
@@ -231,12 +230,14 @@ pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
     Ok(newest.unwrap_or_default() as u64)
 }
 
-fn rows(
+/// The steps that a query asks for, each as `keep` wants it.
+fn rows<T>(
     db: &Connection,
     workspace: Option<WorkspaceId>,
     query: &Query,
     limit: Option<u64>,
-) -> Result<Vec<(Cursor, Placed)>, StoreError> {
+    keep: impl Fn(Cursor, Placed) -> T,
+) -> Result<Vec<T>, StoreError> {
     let Conditions { sql: conditions, mut values } = Conditions::of(workspace, query, "sessions");
     let mut sql = format!("SELECT {COLUMNS}, s.position, s.workspace FROM steps s WHERE 1{conditions}");
     if let Some(from) = query.from {
@@ -264,7 +265,7 @@ fn rows(
         let position = row.get::<_, i64>(WIDTH)? as u64;
         let place = query.place(&stored, position);
         let workspace = log::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
-        Ok((place, Placed { workspace, position, stored }))
+        Ok(keep(place, Placed { workspace, position, stored }))
     })
 }
 

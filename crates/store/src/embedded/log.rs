@@ -1,7 +1,6 @@
-//! The log's rows: mutations inside a transaction, and the questions the engine asks.
+//! The log's rows: the questions the engine asks.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -15,7 +14,7 @@ use stepback_model::time::Timestamp;
 
 use super::schema::BY_ID;
 use crate::error::StoreError;
-use crate::port::{Mutation, Receipt, StoredCheckpoint};
+use crate::port::StoredCheckpoint;
 
 /// What [`read_checkpoint`] reads, in its order.
 pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
@@ -28,196 +27,6 @@ const SESSION: &str = "SELECT id, workspace, agent, started_at, info FROM sessio
 
 const OPERATION: &str =
     "SELECT id, workspace, number, at, summary, action, status, undone, journal FROM operations";
-
-/// Applies mutations in order. The caller's transaction makes them atomic.
-pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
-    let mut receipt = Receipt::default();
-    let mut numbering = Numbering::default();
-    for mutation in mutations {
-        apply_one(db, mutation, &mut receipt, &mut numbering)?;
-    }
-    Ok(receipt)
-}
-
-/// What a commit that appends many steps asks the database only once: the workspaces of sessions, and their next numbers. The
-/// caller's transaction is the only one that writes, so the answers hold until its end.
-#[derive(Default)]
-struct Numbering {
-    workspaces: HashMap<SessionId, WorkspaceId>,
-    next: HashMap<WorkspaceId, i64>,
-}
-
-impl Numbering {
-    /// The workspace of a session, and the number of its next step.
-    fn next(&mut self, db: &Connection, session: SessionId) -> Result<(WorkspaceId, i64), StoreError> {
-        let workspace = match self.workspaces.entry(session) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(slot) => {
-                let found = db
-                    .prepare_cached("SELECT workspace FROM sessions WHERE id = ?1")?
-                    .query_row([blob(session.as_bytes())], |row| id(row, 0, WorkspaceId::from_slice))
-                    .optional()?;
-                let missing =
-                    || StoreError::Corrupt { what: "a step of a session that does not exist".into() };
-                *slot.insert(found.ok_or_else(missing)?)
-            }
-        };
-        let number = match self.next.entry(workspace) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(slot) => {
-                let sql = "SELECT max(number) FROM steps WHERE workspace = ?1";
-                slot.insert(next(db, sql, blob(workspace.as_bytes()))?)
-            }
-        };
-        *number += 1;
-        Ok((workspace, *number - 1))
-    }
-}
-
-fn apply_one(
-    db: &Connection,
-    mutation: &Mutation,
-    receipt: &mut Receipt,
-    numbering: &mut Numbering,
-) -> Result<(), StoreError> {
-    match mutation {
-        Mutation::AddWorkspace(workspace) => {
-            db.prepare_cached("INSERT INTO workspaces (id, root, created_at) VALUES (?1, ?2, ?3)")?
-                .execute(params![
-                    blob(workspace.id.as_bytes()),
-                    workspace.root,
-                    workspace.created_at.as_micros()
-                ])
-                .map_err(exists("this workspace"))?;
-        }
-        Mutation::AddSession(session) => {
-            db.prepare_cached(
-                "INSERT INTO sessions (id, workspace, agent, started_at, info) VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![
-                blob(session.id.as_bytes()),
-                blob(session.workspace.as_bytes()),
-                session.agent,
-                session.started_at.as_micros(),
-                json(&session.info),
-            ])
-            .map_err(exists("this session"))?;
-        }
-        Mutation::SetSessionInfo { session, info } => {
-            db.prepare_cached("UPDATE sessions SET info = ?2 WHERE id = ?1")?
-                .execute(params![blob(session.as_bytes()), json(info)])?;
-        }
-        Mutation::AppendStep { step, annotation, trigger } => {
-            let (workspace, number) = numbering.next(db, step.session)?;
-            db.prepare_cached(
-                "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
-                                    trigger_kind, iteration, worker, call, tool, failed, duration, detail)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
-            )?
-            .execute(params![
-                blob(step.id.as_bytes()),
-                blob(workspace.as_bytes()),
-                blob(step.session.as_bytes()),
-                number,
-                step.parent.as_ref().map(|id| blob(id.as_bytes())),
-                step.kind.as_str(),
-                step.at.as_micros(),
-                step.state.as_bytes().as_slice(),
-                step.summary,
-                annotation.label,
-                annotation.note,
-                json(&annotation.tags),
-                trigger.map(Trigger::as_str),
-                step.facts.iteration as i64,
-                step.facts.worker,
-                step.facts.call,
-                step.facts.tool,
-                step.facts.failed,
-                step.facts.duration.map(|micros| micros as i64),
-                step.facts.detail.map(Root::to_bytes),
-            ])
-            .map_err(exists("this step"))?;
-            receipt.steps.push(number as u64);
-        }
-        Mutation::Annotate { step, annotation } => {
-            let sql = format!("UPDATE steps SET label = ?2, note = ?3, tags = ?4 WHERE {BY_ID}");
-            db.prepare_cached(&sql)?.execute(params![
-                blob(step.as_bytes()),
-                annotation.label,
-                annotation.note,
-                json(&annotation.tags)
-            ])?;
-        }
-        Mutation::SetHidden { steps, by } => {
-            let mut statement =
-                db.prepare_cached(&format!("UPDATE steps SET hidden_by = ?2 WHERE {BY_ID}"))?;
-            for step in steps {
-                statement
-                    .execute(params![blob(step.as_bytes()), by.as_ref().map(|op| blob(op.as_bytes()))])?;
-            }
-        }
-        Mutation::Purge { steps } => {
-            let sql = format!("UPDATE steps SET purged = 1 WHERE {BY_ID} AND hidden_by IS NOT NULL");
-            let mut statement = db.prepare_cached(&sql)?;
-            for step in steps {
-                statement.execute([blob(step.as_bytes())])?;
-            }
-        }
-        Mutation::SetRef { name, expected, value } => {
-            if reference(db, name)? != *expected {
-                return Err(StoreError::Moved { name: name.clone() });
-            }
-            db.prepare_cached(
-                "INSERT INTO refs (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            )?
-            .execute(params![name, blob(value.as_bytes())])?;
-        }
-        Mutation::DropRef { name } => {
-            db.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?;
-        }
-        Mutation::AppendOp(op) => {
-            let workspace = blob(op.workspace.as_bytes());
-            let number = next(db, "SELECT max(number) FROM operations WHERE workspace = ?1", workspace)?;
-            db.prepare_cached(
-                "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            )?
-            .execute(params![
-                blob(op.id.as_bytes()),
-                workspace,
-                number,
-                op.status.as_str(),
-                op.undone,
-                op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
-                op.at.as_micros(),
-                op.summary,
-                json(&op.action),
-            ])
-            .map_err(exists("this operation"))?;
-            receipt.ops.push(number as u64);
-        }
-        Mutation::SetOpStatus { op, status } => {
-            db.prepare_cached(
-                "UPDATE operations SET status = ?2, journal = CASE ?2 WHEN 'applying' THEN journal END WHERE id = ?1",
-            )?
-            .execute(params![blob(op.as_bytes()), status.as_str()])?;
-        }
-        Mutation::SetOpUndone { op, undone } => {
-            db.prepare_cached("UPDATE operations SET undone = ?2 WHERE id = ?1")?
-                .execute(params![blob(op.as_bytes()), undone])?;
-        }
-    }
-    Ok(())
-}
-
-/// The number after the highest one that `sql` finds for `owner`.
-///
-/// Asked before the insertion, not returned by it: for `RETURNING`, SQLite makes a table in memory, with a page cache of its
-/// own. The caller's transaction is the only one that writes, so the answer holds.
-fn next(db: &Connection, sql: &str, owner: &[u8]) -> Result<i64, StoreError> {
-    let highest: Option<i64> = db.prepare_cached(sql)?.query_row([owner], |row| row.get(0))?;
-    Ok(1 + highest.unwrap_or(0))
-}
 
 pub(super) fn workspace_at(db: &Connection, root: &[u8]) -> Result<Option<Workspace>, StoreError> {
     let mut statement = db.prepare_cached("SELECT id, root, created_at FROM workspaces WHERE root = ?1")?;
@@ -335,11 +144,16 @@ pub(super) fn collect<T>(
     db: &Connection,
     sql: &str,
     parameters: impl rusqlite::Params,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Vec<T>, StoreError> {
     let mut statement = db.prepare_cached(sql)?;
-    let rows = statement.query_map(parameters, read)?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut rows = statement.query(parameters)?;
+    let mut all = Vec::new();
+    // Written out: a step is a few hundred bytes, and every adapter of an iterator moves it once more.
+    while let Some(row) = rows.next()? {
+        all.push(read(row)?);
+    }
+    Ok(all)
 }
 
 fn read_workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
@@ -397,21 +211,8 @@ fn read_operation(row: &Row<'_>) -> rusqlite::Result<Operation> {
     })
 }
 
-/// Names what a violated uniqueness constraint protects.
-fn exists(what: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
-    move |error| match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Exists { what },
-        _ => error.into(),
-    }
-}
-
-fn blob(bytes: &[u8; 16]) -> &[u8] {
+pub(super) fn blob(bytes: &[u8; 16]) -> &[u8] {
     bytes.as_slice()
-}
-
-fn json(value: &impl serde::Serialize) -> String {
-    // The records are plain data with string keys, which always serialise.
-    serde_json::to_string(value).unwrap_or_default()
 }
 
 pub(super) fn id<T>(row: &Row<'_>, column: usize, parse: impl Fn(&[u8]) -> Option<T>) -> rusqlite::Result<T> {
@@ -424,8 +225,8 @@ pub(super) fn named<T>(
     column: usize,
     parse: impl Fn(&str) -> Option<T>,
 ) -> rusqlite::Result<T> {
-    let text: String = row.get(column)?;
-    parse(&text).ok_or_else(|| {
+    let text = row.get_ref(column)?.as_str()?;
+    parse(text).ok_or_else(|| {
         rusqlite::Error::FromSqlConversionFailure(
             column,
             Type::Text,
@@ -435,7 +236,6 @@ pub(super) fn named<T>(
 }
 
 fn document<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    let text: String = row.get(column)?;
-    serde_json::from_str(&text)
+    serde_json::from_str(row.get_ref(column)?.as_str()?)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }

@@ -11,7 +11,7 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, Workspace};
 
 use super::objects::{self, Written};
-use super::{EmbeddedStore, FORMAT, find, log, schema};
+use super::{EmbeddedStore, FORMAT, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
     CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Placed, Query,
@@ -119,7 +119,7 @@ impl Store for EmbeddedStore {
                 objects::insert(&transaction, written)?;
             }
         }
-        let receipt = log::apply(&transaction, mutations)?;
+        let receipt = apply::apply(&transaction, mutations)?;
         let written = batch.as_mut().and_then(|batch| batch.payload.downcast_mut::<Written>());
         for pack in written.into_iter().flat_map(|written| &mut written.packs) {
             // What is little was sent to the disk by `finish`, which has been writing it since.

@@ -1,0 +1,242 @@
+//! Mutations inside a transaction: what a commit does to the log's rows.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_model::json::Root;
+use stepback_model::record::{Annotation, Step, Trigger};
+
+use super::log::{blob, id, reference};
+use super::schema::BY_ID;
+use crate::error::StoreError;
+use crate::port::{Mutation, Receipt};
+
+const APPEND: &str =
+    "INSERT INTO steps (id, workspace, session, number, parent, kind, at, state, summary, label, note, tags,
+                        trigger_kind, iteration, worker, call, tool, failed, duration, detail)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+
+/// Applies mutations in order. The caller's transaction makes them atomic.
+pub(super) fn apply(db: &Connection, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
+    let mut applying =
+        Applying { db, receipt: Receipt::default(), numbering: Numbering::default(), append: None };
+    for mutation in mutations {
+        applying.one(mutation)?;
+    }
+    Ok(applying.receipt)
+}
+
+/// A commit on its way into the log.
+struct Applying<'a> {
+    db: &'a Connection,
+    receipt: Receipt,
+    numbering: Numbering,
+    /// Appends a step. Looked up once: a commit may append thousands.
+    append: Option<CachedStatement<'a>>,
+}
+
+/// What a commit that appends many steps asks the database only once: the workspaces of sessions, and their next numbers. The
+/// caller's transaction is the only one that writes, so the answers hold until its end.
+#[derive(Default)]
+struct Numbering {
+    workspaces: HashMap<SessionId, WorkspaceId>,
+    next: HashMap<WorkspaceId, i64>,
+}
+
+impl Numbering {
+    /// The workspace of a session, and the number of its next step.
+    fn next(&mut self, db: &Connection, session: SessionId) -> Result<(WorkspaceId, i64), StoreError> {
+        let workspace = match self.workspaces.entry(session) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(slot) => {
+                let found = db
+                    .prepare_cached("SELECT workspace FROM sessions WHERE id = ?1")?
+                    .query_row([blob(session.as_bytes())], |row| id(row, 0, WorkspaceId::from_slice))
+                    .optional()?;
+                let missing =
+                    || StoreError::Corrupt { what: "a step of a session that does not exist".into() };
+                *slot.insert(found.ok_or_else(missing)?)
+            }
+        };
+        let number = match self.next.entry(workspace) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(slot) => {
+                let sql = "SELECT max(number) FROM steps WHERE workspace = ?1";
+                slot.insert(next(db, sql, blob(workspace.as_bytes()))?)
+            }
+        };
+        *number += 1;
+        Ok((workspace, *number - 1))
+    }
+}
+
+impl Applying<'_> {
+    fn one(&mut self, mutation: &Mutation) -> Result<(), StoreError> {
+        let db = self.db;
+        match mutation {
+            Mutation::AddWorkspace(workspace) => {
+                db.prepare_cached("INSERT INTO workspaces (id, root, created_at) VALUES (?1, ?2, ?3)")?
+                    .execute(params![
+                        blob(workspace.id.as_bytes()),
+                        workspace.root,
+                        workspace.created_at.as_micros()
+                    ])
+                    .map_err(exists("this workspace"))?;
+            }
+            Mutation::AddSession(session) => {
+                db.prepare_cached(
+                    "INSERT INTO sessions (id, workspace, agent, started_at, info) VALUES (?1, ?2, ?3, ?4, ?5)",
+                )?
+                .execute(params![
+                    blob(session.id.as_bytes()),
+                    blob(session.workspace.as_bytes()),
+                    session.agent,
+                    session.started_at.as_micros(),
+                    json(&session.info),
+                ])
+                .map_err(exists("this session"))?;
+            }
+            Mutation::SetSessionInfo { session, info } => {
+                db.prepare_cached("UPDATE sessions SET info = ?2 WHERE id = ?1")?
+                    .execute(params![blob(session.as_bytes()), json(info)])?;
+            }
+            Mutation::AppendStep { step, annotation, trigger } => {
+                self.append_step(step, annotation, *trigger)?
+            }
+            Mutation::Annotate { step, annotation } => {
+                let sql = format!("UPDATE steps SET label = ?2, note = ?3, tags = ?4 WHERE {BY_ID}");
+                db.prepare_cached(&sql)?.execute(params![
+                    blob(step.as_bytes()),
+                    annotation.label,
+                    annotation.note,
+                    json(&annotation.tags)
+                ])?;
+            }
+            Mutation::SetHidden { steps, by } => {
+                let mut statement =
+                    db.prepare_cached(&format!("UPDATE steps SET hidden_by = ?2 WHERE {BY_ID}"))?;
+                for step in steps {
+                    statement
+                        .execute(params![blob(step.as_bytes()), by.as_ref().map(|op| blob(op.as_bytes()))])?;
+                }
+            }
+            Mutation::Purge { steps } => {
+                let sql = format!("UPDATE steps SET purged = 1 WHERE {BY_ID} AND hidden_by IS NOT NULL");
+                let mut statement = db.prepare_cached(&sql)?;
+                for step in steps {
+                    statement.execute([blob(step.as_bytes())])?;
+                }
+            }
+            Mutation::SetRef { name, expected, value } => {
+                if reference(db, name)? != *expected {
+                    return Err(StoreError::Moved { name: name.clone() });
+                }
+                db.prepare_cached(
+                    "INSERT INTO refs (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                )?
+                .execute(params![name, blob(value.as_bytes())])?;
+            }
+            Mutation::DropRef { name } => {
+                db.prepare_cached("DELETE FROM refs WHERE name = ?1")?.execute([name])?;
+            }
+            Mutation::AppendOp(op) => {
+                let workspace = blob(op.workspace.as_bytes());
+                let number = next(db, "SELECT max(number) FROM operations WHERE workspace = ?1", workspace)?;
+                db.prepare_cached(
+                    "INSERT INTO operations (id, workspace, number, status, undone, journal, at, summary, action)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                )?
+                .execute(params![
+                    blob(op.id.as_bytes()),
+                    workspace,
+                    number,
+                    op.status.as_str(),
+                    op.undone,
+                    op.journal.as_ref().map(|hash| hash.as_bytes().as_slice()),
+                    op.at.as_micros(),
+                    op.summary,
+                    json(&op.action),
+                ])
+                .map_err(exists("this operation"))?;
+                self.receipt.ops.push(number as u64);
+            }
+            Mutation::SetOpStatus { op, status } => {
+                db.prepare_cached(
+                    "UPDATE operations SET status = ?2, journal = CASE ?2 WHEN 'applying' THEN journal END WHERE id = ?1",
+                )?
+                .execute(params![blob(op.as_bytes()), status.as_str()])?;
+            }
+            Mutation::SetOpUndone { op, undone } => {
+                db.prepare_cached("UPDATE operations SET undone = ?2 WHERE id = ?1")?
+                    .execute(params![blob(op.as_bytes()), undone])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_step(
+        &mut self,
+        step: &Step,
+        annotation: &Annotation,
+        trigger: Option<Trigger>,
+    ) -> Result<(), StoreError> {
+        let (workspace, number) = self.numbering.next(self.db, step.session)?;
+        let append = match &mut self.append {
+            Some(append) => append,
+            none => none.insert(self.db.prepare_cached(APPEND)?),
+        };
+        let tags =
+            if annotation.tags.is_empty() { Cow::Borrowed("[]") } else { json(&annotation.tags).into() };
+        append
+            .execute(params![
+                blob(step.id.as_bytes()),
+                blob(workspace.as_bytes()),
+                blob(step.session.as_bytes()),
+                number,
+                step.parent.as_ref().map(|id| blob(id.as_bytes())),
+                step.kind.as_str(),
+                step.at.as_micros(),
+                step.state.as_bytes().as_slice(),
+                step.summary,
+                annotation.label,
+                annotation.note,
+                tags,
+                trigger.map(Trigger::as_str),
+                step.facts.iteration as i64,
+                step.facts.worker,
+                step.facts.call,
+                step.facts.tool,
+                step.facts.failed,
+                step.facts.duration.map(|micros| micros as i64),
+                step.facts.detail.map(Root::to_bytes),
+            ])
+            .map_err(exists("this step"))?;
+        self.receipt.steps.push(number as u64);
+        Ok(())
+    }
+}
+
+/// The number after the highest one that `sql` finds for `owner`.
+///
+/// Asked before the insertion, not returned by it: for `RETURNING`, SQLite makes a table in memory, with a page cache of its
+/// own. The caller's transaction is the only one that writes, so the answer holds.
+fn next(db: &Connection, sql: &str, owner: &[u8]) -> Result<i64, StoreError> {
+    let highest: Option<i64> = db.prepare_cached(sql)?.query_row([owner], |row| row.get(0))?;
+    Ok(1 + highest.unwrap_or(0))
+}
+
+/// Names what a violated uniqueness constraint protects.
+fn exists(what: &'static str) -> impl FnOnce(rusqlite::Error) -> StoreError {
+    move |error| match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Exists { what },
+        _ => error.into(),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    // The records are plain data with string keys, which always serialise.
+    serde_json::to_string(value).unwrap_or_default()
+}
