@@ -324,8 +324,10 @@ impl Workspace<'_> {
         let session = known.map_or_else(|| self.session_id(report), |session| session.id);
         let open: Option<&[OpenCall]> = known.map(|session| session.info.open.as_slice());
         for attempt in 0.. {
-            let key = if attempt == 0 { key.clone() } else { format!("{key} again {attempt}") };
-            let id = Step::id_of(session, report.event.kind, &key);
+            let id = match attempt {
+                0 => Step::id_of(session, report.event.kind, key),
+                _ => Step::id_of(session, report.event.kind, &format!("{key} again {attempt}")),
+            };
             let (taken, at) = match arriving(id) {
                 Some((at, step)) => (Spot::Taken(so_far(step), Some(at)), step.at),
                 None => match stored(id)? {

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::from_text::from_text;
+
 /// What an object is. The discriminant is stored in packs and selects the hash domain; never renumber.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
@@ -106,16 +108,36 @@ pub(crate) fn decode_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     }
     let mut bytes = [0u8; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let high = (pair[0] as char).to_digit(16)?;
-        let low = (pair[1] as char).to_digit(16)?;
-        *byte = (high * 16 + low) as u8;
+        *byte = digit(pair[0])? * 16 + digit(pair[1])?;
     }
     Some(bytes)
 }
 
+fn digit(letter: u8) -> Option<u8> {
+    match letter {
+        b'0'..=b'9' => Some(letter - b'0'),
+        b'a'..=b'f' => Some(letter - b'a' + 10),
+        b'A'..=b'F' => Some(letter - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Writes two digits for each byte, all at once: names are written for every step that is recorded, and the formatter takes
+/// longer for each byte than a step may cost.
+pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0u8; 64];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    // Digits are text.
+    f.write_str(std::str::from_utf8(&text[..bytes.len() * 2]).unwrap_or_default())
+}
+
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(&self.0, f)
     }
 }
 
@@ -133,8 +155,7 @@ impl serde::Serialize for Hash {
 
 impl<'de> serde::Deserialize<'de> for Hash {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        Self::from_hex(&text).ok_or_else(|| serde::de::Error::custom("a hash has 64 hex digits"))
+        from_text(deserializer, |text| Self::from_hex(text).ok_or("a hash has 64 hex digits"))
     }
 }
 

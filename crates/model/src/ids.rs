@@ -45,7 +45,7 @@ macro_rules! id_type {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                crate::hash::write_hex(&self.0, f)
             }
         }
 
@@ -63,8 +63,9 @@ macro_rules! id_type {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-                Self::from_hex(&text).ok_or_else(|| serde::de::Error::custom("an id has 32 hex digits"))
+                crate::from_text::from_text(deserializer, |text| {
+                    Self::from_hex(text).ok_or("an id has 32 hex digits")
+                })
             }
         }
     };

@@ -9,6 +9,7 @@ pub mod clip;
 pub mod conversation;
 pub mod env;
 pub mod event;
+pub mod from_text;
 pub mod hash;
 pub mod ids;
 pub mod json;

@@ -238,7 +238,6 @@ impl serde::Serialize for PointExpr {
 
 impl<'de> serde::Deserialize<'de> for PointExpr {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        Self::parse(&text).map_err(serde::de::Error::custom)
+        crate::from_text::from_text(deserializer, Self::parse)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::from_text::from_text;
+
 /// A moment, exact to the microsecond.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Timestamp(i64);
@@ -66,8 +68,7 @@ impl serde::Serialize for Timestamp {
 
 impl<'de> serde::Deserialize<'de> for Timestamp {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        text.parse::<jiff::Timestamp>().map(Self::from_jiff).map_err(serde::de::Error::custom)
+        from_text(deserializer, |text| text.parse::<jiff::Timestamp>().map(Self::from_jiff))
     }
 }
 

@@ -365,12 +365,18 @@ impl ObjectSink for Batch<'_> {
     }
 }
 
+/// How many threads work at once. Asked once: the answer is read from files.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// The objects compressed, each on its own; `None` for those that it does not make smaller.
 fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
     let compress =
         |some: &[Small]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
     let bytes: usize = small.iter().map(|small| small.bytes.len()).sum();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(bytes / WORTH_A_THREAD);
+    let threads = cores().min(bytes / WORTH_A_THREAD);
     if threads < 2 || small.len() < 2 {
         return compress(small);
     }
