@@ -5,6 +5,8 @@
 //! stored as a difference to what it was before; and reading a mind is reading its pages, from whatever moment it is, without
 //! replaying anything. See `docs/spec/reasoning.md`.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -19,6 +21,9 @@ use crate::table::{PAGE, Page, Table};
 
 /// The only form there is so far.
 const FORMAT: u64 = 1;
+
+/// So many pages take longer to read than a thread takes to start.
+const WORTH_A_THREAD: usize = 8;
 
 /// Where a mind is in the store, which the next version of it resembles.
 #[derive(Clone, Debug, Default)]
@@ -139,31 +144,62 @@ fn pages<T: Serialize + Clone>(
     Ok(pieces)
 }
 
-fn table<T: DeserializeOwned + Clone + PartialEq>(
+fn table<T: DeserializeOwned + Clone + PartialEq + Send>(
     source: &(impl ObjectSource + ?Sized),
     known: &Table<T>,
     pieces: Vec<Piece>,
 ) -> Result<Table<T>, MindError> {
     let kind = known.kind;
-    let mut table = Table::new(kind);
+    let wrong = |at: usize, what: String| {
+        MindError::Unreadable(format!("page {at} of the {}: {what}", kind.plural()))
+    };
     let count = pieces.len();
+    let mut pages = Vec::with_capacity(count);
+    let mut texts = Vec::new();
     for (at, piece) in pieces.into_iter().enumerate() {
         let same = known.pages.get(at).filter(|page| page.stored.get() == Some(&piece));
         if let Some(page) = same.filter(|page| page.items.len() == PAGE || at + 1 == count) {
-            table.pages.push(std::sync::Arc::clone(page));
+            pages.push(Ok(Arc::clone(page)));
             continue;
         }
-        let wrong =
-            |what: String| MindError::Unreadable(format!("page {at} of the {}: {what}", kind.plural()));
-        let items: Vec<Option<T>> = {
-            let text = piece.read_text(source)?.ok_or_else(|| wrong("it is no text".into()))?;
-            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?
+        let text = piece.read_text(source)?.ok_or_else(|| wrong(at, "it is no text".into()))?;
+        texts.push(text.into_owned());
+        pages.push(Err(piece));
+    }
+    let mut read = parsed::<T>(&texts).into_iter();
+    let mut table = Table::new(kind);
+    for (at, page) in pages.into_iter().enumerate() {
+        let piece = match page {
+            Ok(known) => {
+                table.pages.push(known);
+                continue;
+            }
+            Err(piece) => piece,
         };
+        // There is one text for each page that was not known.
+        let items = read.next().unwrap_or_else(|| Ok(Vec::new()));
+        let items = items.map_err(|error| wrong(at, error.to_string()))?;
         let full = items.len() == PAGE || (at + 1 == count && (1..=PAGE).contains(&items.len()));
         if !full {
-            return Err(wrong(format!("it has {} items", items.len())));
+            return Err(wrong(at, format!("it has {} items", items.len())));
         }
-        table.pages.push(std::sync::Arc::new(Page::new(items, Some(piece))));
+        table.pages.push(Arc::new(Page::new(items, Some(piece))));
     }
     Ok(table)
+}
+
+/// The items of pages. Most of the time that a large board takes is this, so it is done by two threads if there is much of it.
+fn parsed<T: DeserializeOwned + Send>(texts: &[String]) -> Vec<serde_json::Result<Vec<Option<T>>>> {
+    let all = |texts: &[String]| texts.iter().map(|text| serde_json::from_str(text)).collect::<Vec<_>>();
+    if texts.len() < WORTH_A_THREAD {
+        return all(texts);
+    }
+    let (first, second) = texts.split_at(texts.len() / 2);
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| all(second));
+        let mut pages = all(first);
+        // Reading does not panic; if it does, then here again.
+        pages.extend(beside.join().unwrap_or_else(|_| all(second)));
+        pages
+    })
 }
