@@ -30,6 +30,8 @@ const ROOM: usize = 48 << 20;
 const REQUESTS: usize = 256;
 /// How many things are recorded by one commit.
 const TOGETHER: usize = 20_000;
+/// So many things take longer to be taken apart than a thread takes to start.
+const WORTH_A_THREAD: usize = 300;
 /// How long to wait for somebody else who records in a workspace.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// When a client that is told to come back should, in seconds.
@@ -186,6 +188,15 @@ impl Ingest {
     }
 }
 
+/// Takes apart what was recorded on another thread, if it is much: thousands of documents are a tenth of what recording them
+/// takes, and everybody waits for the thread that records.
+fn drop_beside(recorded: impl Send + 'static, count: usize) {
+    if count >= WORTH_A_THREAD {
+        // Without a thread, it is taken apart here.
+        let _ = std::thread::Builder::new().name("stepback-drop".into()).spawn(move || drop(recorded));
+    }
+}
+
 struct Over<'a>(&'a Ingest);
 
 impl Drop for Over<'_> {
@@ -259,6 +270,7 @@ impl Ingest {
             lock: &places[place].1,
             reports: &reports[place][range],
         };
+        let asked_for = reports.iter().map(Vec::len).sum();
         let whole: Vec<Arrivals<'_>> =
             (0..reports.len()).map(|place| arrivals(place, 0..reports[place].len())).collect();
         let done = match engine.record_together(&whole) {
@@ -279,6 +291,10 @@ impl Ingest {
             let workspace = places[place].0.record.id;
             let _ = answer.send(steps.map(|steps| Stored { workspace, steps }));
         }
+        let bare: Vec<Vec<Report<'static>>> = (reports.into_iter())
+            .map(|own| own.into_iter().map(|report| Report { conversation: None, ..report }).collect())
+            .collect();
+        drop_beside((bare, said), asked_for);
     }
 
     /// Opens the workspaces that things belong to, each once, and locks them for recording.
