@@ -45,8 +45,8 @@ export function SessionPage({ id }: { id: string }) {
   useEffect(() => steps.begin(first.current), [steps]);
   const selected = timeline?.length ? (wanted ? timeline.indexOf(wanted) : timeline.length - 1) : 0;
   // Who runs through the steps wants to see them fly by; what a step is about is asked for where they rest.
-  const rested = useRested(selected);
-  const listed = useThrottled(selected);
+  const rested = useRested(timeline ? selected : NONE);
+  const listed = useThrottled(timeline ? selected : NONE);
   const view = VIEWS.find((one) => one === words.get('view')) ?? 'step';
   const [open, setOpen] = useState<Open>(null);
   const [hover, setHover] = useState<{ index: number; x: number }>({ index: -1, x: 0 });
@@ -328,6 +328,9 @@ function useChosenStep() {
 
 const EVERY = 120;
 
+/** Nothing is selected yet; what is selected first is followed in the same breath. */
+const NONE = -1;
+
 /** A value that follows another one at once, but not more often than so: for what is expensive to draw while somebody scrubs. */
 function useThrottled(value: number): number {
   const [shown, setShown] = useState(value);
@@ -345,7 +348,7 @@ function useThrottled(value: number): number {
     const timer = setTimeout(follow, wait);
     return () => clearTimeout(timer);
   }, [value]);
-  return shown;
+  return shown === NONE ? value : shown;
 }
 
 const RESTED_AFTER = 90;
@@ -365,7 +368,7 @@ function useRested(value: number): number {
     const timer = setTimeout(() => setRested(value), RESTED_AFTER);
     return () => clearTimeout(timer);
   }, [value]);
-  return rested;
+  return rested === NONE ? value : rested;
 }
 
 /** Plays the steps: each is shown for as long as it took, within reason, divided by the speed. */
