@@ -2,7 +2,7 @@
 //!
 //! The order of reading: [`options`] for what can be asked, [`trees`] and [`changes`] for what is measured
 //! on, [`systems`] for who is measured, [`files`], [`stores`], [`hook`], [`session`], [`proxy`], [`bisect`],
-//! [`watcher`], [`server`], [`tui`] and [`studio`] for how, [`goals`] and [`report`]
+//! [`watcher`], [`server`], [`tui`], [`studio`] and [`mind`] for how, [`goals`] and [`report`]
 //! for what comes out. docs/benchmarks/README.md says how to read the numbers.
 
 mod bisect;
@@ -15,6 +15,7 @@ mod hook;
 mod limit;
 mod machine;
 mod manifest;
+mod mind;
 mod options;
 mod proxy;
 mod report;
@@ -42,25 +43,22 @@ use options::Options;
 use results::Results;
 use trees::Tree;
 
+/// All benchmarks.
+const NAMES: [&str; 10] =
+    ["files", "hook", "session", "proxy", "bisect", "watcher", "server", "tui", "studio", "mind"];
+
 /// Runs a benchmark.
 pub fn run(args: &[String]) -> Result<()> {
     let Some((which, rest)) = args.split_first() else {
-        bail!(
-            "say what to measure: `bench files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server`, `tui` or `studio`; `bench --help` explains them"
-        )
+        bail!("say what to measure, one of: {}; `bench --help` explains them", NAMES.join(", "))
     };
     if args.iter().any(|arg| matches!(arg.as_str(), "--help" | "-h" | "help")) {
         print!("{}", options::HELP);
         return Ok(());
     }
     let options = Options::parse(rest)?;
-    if !matches!(
-        which.as_str(),
-        "files" | "hook" | "session" | "proxy" | "bisect" | "watcher" | "server" | "tui" | "studio"
-    ) {
-        bail!(
-            "there is no benchmark `{which}`; choose `files`, `hook`, `session`, `proxy`, `bisect`, `watcher`, `server`, `tui` or `studio`"
-        );
+    if !NAMES.contains(&which.as_str()) {
+        bail!("there is no benchmark `{which}`; choose one of: {}", NAMES.join(", "));
     }
     let workspace = workspace::load()?;
     if cfg!(debug_assertions) {
@@ -77,6 +75,7 @@ pub fn run(args: &[String]) -> Result<()> {
         "server" => bench_server(&workspace, &options),
         "tui" => bench_tui(&workspace, &options),
         "studio" => bench_studio(&workspace, &options),
+        "mind" => bench_mind(&workspace, &options),
         _ => bench_hook(&workspace, &options),
     }
 }
@@ -107,6 +106,19 @@ fn build(workspace: &Workspace, package: &str) -> Result<()> {
         bail!("cannot build {package}");
     }
     Ok(())
+}
+
+/// A program that can look into a store, which the tasks cannot: they depend on no crate of the workspace.
+fn example(workspace: &Workspace, package: &str, name: &str) -> Result<std::process::Command> {
+    let status = workspace::cargo()
+        .args(["build", "--release", "--quiet", "--package", package, "--example", name])
+        .current_dir(&workspace.root)
+        .status()
+        .context("cannot start cargo")?;
+    if !status.success() {
+        bail!("cannot build the example {name}");
+    }
+    Ok(std::process::Command::new(workspace.target.join("release/examples").join(name)))
 }
 
 fn start<'a>(workspace: &Workspace, options: &'a Options) -> Result<Run<'a>> {
@@ -254,6 +266,12 @@ fn bench_studio(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut run = start(workspace, options)?;
     let measured = studio::measure(&mut run)?;
     finish(workspace, run, "studio", &measured.report(), &measured.json(), &measured.goals())
+}
+
+fn bench_mind(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut run = start(workspace, options)?;
+    let measured = mind::measure(workspace, &mut run)?;
+    finish(workspace, run, "mind", &measured.report(), &measured.json(), &measured.goals())
 }
 
 /// Prints a report and keeps it.

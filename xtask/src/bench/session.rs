@@ -3,26 +3,19 @@
 //! The work is done by an example of the `agents` crate, which can look into the store; the tasks depend on
 //! no crate of the workspace.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::clock::quietly;
+use super::example;
 use super::files::Run;
 use super::options::Options;
 use super::report::Table;
-use crate::workspace::{self, Workspace};
+use crate::workspace::Workspace;
 
 /// Records the session and returns its numbers.
 pub fn measure(workspace: &Workspace, run: &Run<'_>, options: &Options) -> Result<Value> {
-    let status = workspace::cargo()
-        .args(["build", "--release", "--quiet", "--package", "stepback-agents", "--example", "session"])
-        .current_dir(&workspace.root)
-        .status()
-        .context("cannot start cargo")?;
-    if !status.success() {
-        bail!("cannot build the session");
-    }
-    let mut command = std::process::Command::new(workspace.target.join("release/examples/session"));
+    let mut command = example(workspace, "stepback-agents", "session")?;
     let stdout = quietly(command.arg(run.area.join("session")).arg(options.turns.to_string()))?;
     serde_json::from_slice(&stdout).context("the session printed no JSON document")
 }
