@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use stepback_model::time::Timestamp;
 use stepback_testkit::mcp::Counterparts;
 use stepback_testkit::model::{Agent, Call, Script, Turn};
 
@@ -58,6 +59,13 @@ fn claude_finds_its_board_after_a_compaction() {
     let during = |item: &Value| item["origin"]["during"].is_string();
     assert!(during(&board["hypotheses"][0]) && during(&board["gaps"][0]), "{board:#}");
     let before = fs::read_to_string(transcript(&world, &session)).unwrap();
+    // Ten minutes after its last evidence: what it believed then, before it had concluded anything.
+    let weighed = board["evidence"].as_array().unwrap().last().unwrap();
+    let weighed: Timestamp = serde_json::from_value(weighed["origin"]["at"].clone()).unwrap();
+    let later = Timestamp::from_micros(weighed.as_micros() + 600_000_000);
+    let then = world.stepback_at(later, &["mind", "10 minutes ago", "--session", &session]);
+    assert!(then.contains("H1") && then.contains("cache.txt says on"), "{then}");
+    assert!(!then.contains("rejected") && !then.contains("who writes the page?"), "{then}");
 
     // The model forgets everything but one sentence.
     let forget = Script::new([]).when("summary", [Turn::text("<summary>Some page is old.</summary>")]);
@@ -90,6 +98,7 @@ fn claude_finds_its_board_after_a_compaction() {
     let after = fs::read_to_string(transcript(&world, &session)).unwrap();
     counterparts.keep("claude-before-compaction.jsonl", &before);
     counterparts.keep("claude-after-compaction.jsonl", &after);
+    counterparts.keep("claude-ten-minutes-ago.txt", &then);
     counterparts.keep("claude-board.txt", &world.stepback(&["mind", "--all", "--session", &session]));
     counterparts.keep("claude-recovery.md", &world.stepback(&["recover", "--session", &session]));
 }

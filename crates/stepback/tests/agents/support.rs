@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use stepback_model::time::Timestamp;
 use stepback_testkit::agent::{RealAgent, Running};
 use stepback_testkit::model::Agent;
 use stepback_testkit::tree;
@@ -78,15 +79,31 @@ impl World {
 
     /// Runs `stepback` with a store; gives back its stdout, or all it said if it failed.
     pub fn try_stepback(&self, store: &Path, arguments: &[&str]) -> Result<String, String> {
-        let output = Command::new(PROGRAM)
+        self.finish(self.command(store, arguments))
+    }
+
+    /// What `stepback` prints when it is this moment.
+    #[track_caller]
+    pub fn stepback_at(&self, moment: Timestamp, arguments: &[&str]) -> String {
+        let mut command = self.command(&self.store, arguments);
+        command.env("STEPBACK_TEST_CLOCK", format!("{moment}/1"));
+        self.finish(command).unwrap_or_else(|said| panic!("stepback {arguments:?}: {said}"))
+    }
+
+    fn command(&self, store: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
             .args(arguments)
             .current_dir(&self.work)
             .env_clear()
             .env("HOME", &self.home)
             .env("PATH", "/usr/bin:/bin")
-            .env("STEPBACK_HOME", store)
-            .output()
-            .unwrap();
+            .env("STEPBACK_HOME", store);
+        command
+    }
+
+    fn finish(&self, mut command: Command) -> Result<String, String> {
+        let output = command.output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
