@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub mod carry;
 pub mod find;
+pub mod groups;
 pub mod live;
 pub mod mcp;
 pub mod mind;

@@ -45,7 +45,8 @@ fn main() -> ExitCode {
 
 fn parse() -> Result<args::Arguments, clap::Error> {
     // The definition of all commands is a tree of thousands of small allocations, not worth giving back one by one.
-    let command = Box::leak(Box::new(args::Arguments::command()));
+    let command = args::groups::grouped(args::Arguments::command());
+    let command = Box::leak(Box::new(command));
     let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
     args::Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(command))
 }

@@ -440,10 +440,14 @@ fn help() {
     while let Some(command) = pending.pop() {
         let line = format!("{command} --help").trim_start().to_string();
         let ran = t.world.run(words(&line));
-        let listed = ran.out.split("Commands:\n").nth(1).unwrap_or_default();
+        // At the top they are in groups, up to the options.
+        let listed = match command.is_empty() {
+            true => ran.out.split("\nOptions:\n").next(),
+            false => ran.out.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()),
+        };
         let below: Vec<&str> = listed
+            .unwrap_or_default()
             .lines()
-            .take_while(|line| !line.is_empty())
             .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
             .filter_map(|line| line.split_whitespace().next())
             .filter(|name| *name != "help")

@@ -1,0 +1,119 @@
+//! The list of commands in the help, by what somebody wants to do: sixty in one list are none.
+
+use std::fmt::Write;
+
+use clap::Command;
+
+/// What commands are for, in the order in which people meet them.
+const GROUPS: [(&str, &[&str]); 9] = [
+    ("Look", &["status", "log", "timeline", "changes", "diff", "at", "cat", "sessions", "search", "query"]),
+    ("Go back", &["checkpoint", "rewind", "undo", "redo", "restore", "branch", "op"]),
+    ("Record agents", &["init", "run", "agent", "proxy", "hook", "import", "export"]),
+    (
+        "Control live agents",
+        &["watch", "breakpoint", "pause", "resume", "step", "inspect", "inject", "deny", "edit-input"],
+    ),
+    ("Run again", &["replay", "rerun", "compare", "bisect"]),
+    (
+        "Reason",
+        &[
+            "mind",
+            "recover",
+            "hypothesis",
+            "evidence",
+            "belief",
+            "contradiction",
+            "gap",
+            "verify",
+            "note",
+            "experiment",
+        ],
+    ),
+    ("Open", &["tui", "studio", "serve", "mcp"]),
+    ("Keep house", &["settings", "stats", "prune", "fsck", "store"]),
+    ("Learn", &["demo", "points", "completions", "man", "help"]),
+];
+
+/// Width of the names, and of all.
+const NAMES: usize = 15;
+const WIDTH: usize = 100;
+
+/// The same command line, with its commands in groups in the help.
+pub fn grouped(command: Command) -> Command {
+    let mut template = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
+    for (group, names) in GROUPS {
+        // As clap shows headings and names; where there are no colours, they are taken out again.
+        let _ = write!(template, "\n\x1b[1m\x1b[4m{group}:\x1b[0m\n");
+        for name in names {
+            let about = about(&command, name);
+            let indent = format!("\n{:1$}", "", NAMES + 2);
+            let _ = writeln!(
+                template,
+                "  \x1b[1m{name}\x1b[0m{:1$}{2}",
+                "",
+                NAMES - name.len(),
+                folded(&about).join(&indent)
+            );
+        }
+    }
+    template.push_str("\n\x1b[1m\x1b[4mOptions:\x1b[0m\n{options}{after-help}");
+    command.help_template(template)
+}
+
+fn about(command: &Command, name: &str) -> String {
+    if name == "help" {
+        return "Print this message, or the help of a command".to_owned();
+    }
+    let about = command.find_subcommand(name).and_then(Command::get_about);
+    about.map(ToString::to_string).unwrap_or_default()
+}
+
+/// A text in lines that fit beside the names.
+fn folded(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let full = lines.last().is_some_and(|line| {
+            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH - NAMES - 2
+        });
+        if full {
+            lines.push(String::new());
+        }
+        // There is always one.
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = crate::args::Arguments::command();
+        let shown: HashSet<&str> = command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .map(Command::get_name)
+            .chain(["help"])
+            .collect();
+        let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        assert_eq!(grouped.len(), shown.len());
+        assert_eq!(grouped.into_iter().collect::<HashSet<_>>(), shown);
+    }
+
+    #[test]
+    fn long_texts_are_folded() {
+        let lines = folded(&"word ".repeat(40));
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= WIDTH - NAMES - 2), "{lines:?}");
+    }
+}
