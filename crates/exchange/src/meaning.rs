@@ -156,7 +156,9 @@ pub fn may_be_followed_by_the_end(wire: Wire, events: &[u8]) -> bool {
     match wire {
         Wire::Messages => has(b"content_block_stop") || has(b"message_delta"),
         Wire::Responses => has(b"response.output_item.done"),
-        Wire::Chat | Wire::Gemini => is_last(wire, events),
+        Wire::Chat => is_last(wire, events),
+        // Every piece of a text may have a reason to stop; a text is not waited for.
+        Wire::Gemini => is_last(wire, events) && has(b"functionCall"),
     }
 }
 

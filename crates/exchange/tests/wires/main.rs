@@ -125,3 +125,22 @@ fn the_end_of_a_stream_is_seen_in_a_piece() {
     assert!(last(Wire::Gemini, r#"data: {"candidates":[{"finishReason": "STOP"}]}"#));
     assert!(!last(Wire::Gemini, r#"data: {"candidates":[{"content":{"parts":[{"text":"x"}]}}]}"#));
 }
+
+#[test]
+fn what_an_agent_may_act_on_before_the_end_is_seen() {
+    let waits = |wire, events: &str| meaning::may_be_followed_by_the_end(wire, events.as_bytes());
+    assert!(waits(Wire::Messages, "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n"));
+    assert!(!waits(
+        Wire::Messages,
+        "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"x\"}}\n\n"
+    ));
+    assert!(waits(Wire::Responses, "data: {\"type\":\"response.output_item.done\"}\n\n"));
+    assert!(!waits(Wire::Responses, "data: {\"type\":\"response.output_text.delta\"}\n\n"));
+    assert!(waits(Wire::Chat, r#"data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#));
+    // Text is passed on as it comes, whatever each piece of it says about the end.
+    let text = r#"{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}]}"#;
+    assert!(!waits(Wire::Gemini, text));
+    let call =
+        r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}]}"#;
+    assert!(waits(Wire::Gemini, call));
+}
