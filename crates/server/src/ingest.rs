@@ -82,7 +82,8 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
-type Answer = Result<Stored, Problem>;
+/// What a request hears in the end.
+pub type Answer = Result<Stored, Problem>;
 
 /// What became of the things of one request.
 #[derive(Debug)]

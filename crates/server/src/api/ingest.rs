@@ -6,12 +6,13 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use stepback_engine::Engine;
+use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::extract::{Json, Query};
 use crate::ingest::body::{self, Batch, Form};
 use crate::ingest::reported::{self, Around, Ready};
-use crate::ingest::{Room, Target};
+use crate::ingest::{Answer, Ingest, Room, Target};
 use crate::problem::Problem;
 use crate::work::Work;
 
@@ -86,8 +87,26 @@ pub async fn take(
             false => body::too_large(),
         });
     };
-    let read = work.run(move |engine| read(engine, form, &named, key.as_deref(), &bytes, room)).await?;
-    Ok(Json(record(&work, read).await?).into_response())
+    let (told, added) = oneshot::channel();
+    let own = work.clone();
+    work.start(move |engine| {
+        let read = read(engine, form, &named, key.as_deref(), &bytes, room);
+        let (added, nobody_commits) = match read.map(|read| add(own.ingest(), read)) {
+            Ok((added, nobody_commits)) => (Ok(added), nobody_commits),
+            Err(problem) => (Err(problem), false),
+        };
+        // Whoever asked goes on from here, and does not wait until everything that comes meanwhile is recorded too.
+        let _ = told.send(added);
+        if nobody_commits {
+            own.ingest().commit(engine);
+        }
+    });
+    let added = added.await.map_err(|_| ended_unexpectedly())??;
+    Ok(Json(recorded(added).await?).into_response())
+}
+
+fn ended_unexpectedly() -> Problem {
+    Problem::internal("the recording ended unexpectedly")
 }
 
 /// A batch that was read.
@@ -140,18 +159,29 @@ fn read(
     Ok(Read { target, taken, ready, room })
 }
 
-async fn record(work: &Work, read: Read) -> Result<TakenDocument, Problem> {
-    let Read { target, mut taken, ready, room } = read;
+/// A batch that is on its way into the store.
+struct Added {
+    taken: TakenDocument,
+    /// Where the answer comes; none if nothing of it can be stored.
+    answered: Option<oneshot::Receiver<Answer>>,
+    room: Room,
+}
+
+/// Adds a batch to what waits for the commit, and says whether the caller must see to that.
+fn add(ingest: &Ingest, read: Read) -> (Added, bool) {
+    let Read { target, taken, ready, room } = read;
     if ready.is_empty() {
-        return Ok(taken);
+        return (Added { taken, answered: None, room }, false);
     }
-    let (answered, nobody_commits) = work.ingest().add(target, ready);
-    if nobody_commits {
-        // On its own: whoever asked need not wait until everything that comes meanwhile is recorded too.
-        let own = work.clone();
-        work.start(move |engine| own.ingest().commit(engine));
-    }
-    let answer = answered.await.map_err(|_| Problem::internal("the recording ended unexpectedly"))??;
+    let (answered, nobody_commits) = ingest.add(target, ready);
+    (Added { taken, answered: Some(answered), room }, nobody_commits)
+}
+
+/// What became of it.
+async fn recorded(added: Added) -> Result<TakenDocument, Problem> {
+    let Added { mut taken, answered, room } = added;
+    let Some(answered) = answered else { return Ok(taken) };
+    let answer = answered.await.map_err(|_| ended_unexpectedly())??;
     drop(room);
     taken.workspace = Some(answer.workspace.to_string());
     taken.accepted = answer.steps.len() as u64;
