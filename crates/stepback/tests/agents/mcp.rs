@@ -42,6 +42,8 @@ fn claude_finds_its_board_after_a_compaction() {
             tool("verify_run", json!({})),
             Turn::shell("cat cache.txt"),
             tool("evidence", json!({ "hypothesis": "H1", "text": "cache.txt says on", "strength": -0.9, "step": "tool:Bash:last" })),
+            // A frozen clock goes a second further whenever somebody looks at it, and is looked at more than once.
+            Turn::shell("sleep 5"),
             tool("hypothesis", json!({ "do": "reject", "hypothesis": "H1", "because": REASON })),
             tool("gap", json!({ "do": "add", "text": "who writes the page?", "criticality": "high" })),
             Turn::text("It is not the cache."),
@@ -49,9 +51,9 @@ fn claude_finds_its_board_after_a_compaction() {
     );
     let first = claude().script(hunt).run("why is the page old?").succeeds();
     let session = first.session();
-    let results = first.turns()[8].body["messages"].to_string();
+    let results = first.turns()[9].body["messages"].to_string();
     assert!(!results.contains("\"is_error\":true"), "{results}");
-    assert_eq!(items(&world.json(&["log", "--kind", "tool-end"])).len(), 8);
+    assert_eq!(items(&world.json(&["log", "--kind", "tool-end"])).len(), 9);
     let board = world.json(&["mind", "--session", &session]);
     assert_eq!(board["hypotheses"][0]["status"], "rejected", "{board:#}");
     assert_eq!(world.session(&session)["id"], board["session"], "the board is that of the session");
