@@ -227,6 +227,39 @@ fn a_whole_call_waits_for_the_end_right_behind_it_and_for_nothing_else() {
     assert_eq!(told.only().response.body, [done, delta, done, done, end].concat());
 }
 
+/// The connection breaks, or the agent goes away, while a whole call waits for what comes behind it.
+#[test]
+fn what_waits_is_passed_on_whatever_comes() {
+    let stop = "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n";
+    let server = Server::start(move |mut connection| {
+        connection.request();
+        connection.stream();
+        connection.chunk(stop);
+    });
+    let (proxy, told) = proxy(&server);
+    let mut agent = Agent::connect(proxy.addr());
+    agent.send("POST /v1/messages", "", "{}");
+    agent.head().unwrap();
+    let (rest, end) = agent.rest();
+    assert_eq!(rest, stop.as_bytes(), "not a byte is lost");
+    assert!(end.is_err(), "and the break is passed on");
+    let response = &told.ended(1)[0].response;
+    assert!(matches!(response.ended, Ended::CutOff(_)) && response.body == stop, "{response:?}");
+
+    let server = Server::start(move |mut connection| {
+        connection.request();
+        connection.stream();
+        connection.chunk(stop);
+        connection.until_closed();
+    });
+    let (proxy, told) = self::proxy(&server);
+    let mut agent = Agent::connect(proxy.addr());
+    agent.send("POST /v1/messages", "", "{}");
+    agent.head().unwrap();
+    drop(agent);
+    assert_eq!(told.ended(1)[0].response.ended, Ended::Cancelled);
+}
+
 /// Panics, or never comes back until it is let go.
 struct Bad(Option<Mutex<mpsc::Receiver<()>>>);
 
