@@ -17,6 +17,8 @@ use stepback_worktree::WorktreeError;
 use stepback_worktree::apply::{Applier, Outcome};
 use stepback_worktree::beneath::same_content;
 use stepback_worktree::restore;
+/// Where to put it: away from everything else.
+pub use stepback_worktree::spread::{apart, make_apart};
 
 use crate::diff;
 use crate::direct::direct;
@@ -36,8 +38,6 @@ pub struct Materialized {
     /// What could not be written.
     pub missing: Vec<LeftAlone>,
 }
-
-pub use stepback_worktree::spread::{apart, make_apart};
 
 /// A file that is to be written.
 struct ToWrite {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stepback_engine::bisect::{Found, Scratch, Search, Verdict};
+use stepback_engine::materialize::make_apart;
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff as engine_diff};
 use stepback_store::port::StoredCheckpoint;
-use stepback_worktree::spread::make_apart;
 
 use super::{Answer, DONE, diff, status, view};
 use crate::args::find::Bisect;
