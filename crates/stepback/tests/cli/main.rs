@@ -19,6 +19,7 @@ mod hooks_input;
 mod hooks_secrets;
 mod hooks_session;
 mod hostile;
+mod hostile_git;
 mod hostile_store;
 mod mcp;
 mod mcp_client;
