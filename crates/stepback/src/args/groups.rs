@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use clap::Command;
 
+use crate::output;
+
 /// What commands are for, in the order in which people meet them.
 const GROUPS: [(&str, &[&str]); 9] = [
     ("Look", &["status", "log", "timeline", "changes", "diff", "at", "cat", "sessions", "search", "query"]),
@@ -34,12 +36,13 @@ const GROUPS: [(&str, &[&str]); 9] = [
     ("Learn", &["demo", "points", "completions", "man", "help"]),
 ];
 
-/// Width of the names, and of all.
+/// Columns of the names, and those of all: at most as many as clap takes for the rest of the help.
 const NAMES: usize = 15;
-const WIDTH: usize = 100;
+const WIDTH: (usize, usize) = (50, 100);
 
 /// The same command line, with its commands in groups in the help.
 pub fn grouped(command: Command) -> Command {
+    let room = output::width().clamp(WIDTH.0, WIDTH.1) - NAMES - 2;
     let mut template = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
     for (group, names) in GROUPS {
         // As clap shows headings and names; where there are no colours, they are taken out again.
@@ -52,7 +55,7 @@ pub fn grouped(command: Command) -> Command {
                 "  \x1b[1m{name}\x1b[0m{:1$}{2}",
                 "",
                 NAMES - name.len(),
-                folded(&about).join(&indent)
+                folded(&about, room).join(&indent)
             );
         }
     }
@@ -68,13 +71,13 @@ fn about(command: &Command, name: &str) -> String {
     about.map(ToString::to_string).unwrap_or_default()
 }
 
-/// A text in lines that fit beside the names.
-fn folded(text: &str) -> Vec<String> {
+/// A text in lines of so many columns.
+fn folded(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let full = lines.last().is_some_and(|line| {
-            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH - NAMES - 2
-        });
+        let full = lines
+            .last()
+            .is_some_and(|line| !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room);
         if full {
             lines.push(String::new());
         }
@@ -113,7 +116,9 @@ mod tests {
 
     #[test]
     fn long_texts_are_folded() {
-        let lines = folded(&"word ".repeat(40));
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= WIDTH - NAMES - 2), "{lines:?}");
+        let text = "word ".repeat(40);
+        let lines = folded(text.trim_end(), 30);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= 30), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim_end());
     }
 }
