@@ -7,38 +7,34 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{join, join_all, join3};
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::port::{FinishedBatch, Mutation, Receipt};
+use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Statement};
 
-use crate::mutations::{self, NUMBER, Planned, Wanted};
-use crate::objects::{self, Columns, TAKE_OVER, Written};
+use crate::mutations;
+use crate::objects::Written;
 use crate::pool::{Connection, Failed};
-use crate::schema::{self, FORMAT};
-use crate::{PostgresStore, error, listen, order, rows};
+use crate::{PostgresStore, error, evidence, rows};
 
 /// The first half of the key of the lock between commits and collections.
 pub(crate) const COLLECTING: i32 = 0x5342_0002;
 
 /// How many sessions are remembered.
 const MOST_SESSIONS: usize = 10_000;
-/// How many statements are under way at once.
-const AT_ONCE: usize = 16;
 /// How long to look for the outcome of a transaction at least.
 const UNTIL_KNOWN: Duration = Duration::from_secs(20);
 
 /// Why an attempt did not succeed.
-enum Trouble {
+pub(crate) enum Trouble {
     /// It was refused, and nothing happened.
     Refused(StoreError),
     /// The server failed before the end was asked for.
     Before(Error),
-    /// The server failed after that: what happened is not known.
-    Unsure { transaction: String, error: Error, receipt: Receipt },
+    /// The server failed after that: what happened is not known. Nor is the number of a transaction that was under way with
+    /// all its statements at once.
+    Unsure { transaction: Option<String>, error: Error },
 }
 
 impl From<StoreError> for Trouble {
@@ -54,10 +50,10 @@ impl From<Error> for Trouble {
 }
 
 /// What the transaction of a commit is about.
-struct Work<'a> {
-    epoch: Option<u64>,
-    written: &'a Written,
-    mutations: &'a [Mutation],
+pub(crate) struct Work<'a> {
+    pub epoch: Option<u64>,
+    pub written: &'a Written,
+    pub mutations: &'a [Mutation],
 }
 
 impl PostgresStore {
@@ -91,13 +87,23 @@ impl PostgresStore {
             }
             None => {
                 let work = Work { epoch, written: &written, mutations };
+                let mut lost = false;
                 self.pool.persistently(|lease| {
                     let attempt = self.try_once(lease.connection()?, &work, false);
                     if attempt.is_err() {
                         // With it goes whatever the transaction left.
                         lease.discard();
                     }
-                    attempt
+                    match attempt {
+                        // What was believed lost got there after all.
+                        Err(Failed::For(exists @ StoreError::Exists { .. })) if lost => {
+                            self.found(mutations)?.ok_or(Failed::For(exists))
+                        }
+                        attempt => {
+                            lost |= matches!(attempt, Err(Failed::Lost(_)));
+                            attempt
+                        }
+                    }
                 })?
             }
         };
@@ -116,118 +122,22 @@ impl PostgresStore {
                 Err(Failed::Lost(StoreError::Locked))
             }
             Err(Trouble::Before(error)) => Err(Failed::For(failed(&error))),
-            Err(Trouble::Unsure { transaction, error, receipt }) => {
-                match self.outcome(&transaction, &error, work.mutations)? {
-                    true => Ok(receipt),
-                    false if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
-                    false => Err(Failed::For(failed(&error))),
+            Err(Trouble::Unsure { transaction, error }) => {
+                match self.outcome(transaction.as_deref(), &error, work.mutations)? {
+                    Some(receipt) => Ok(receipt),
+                    None if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
+                    None => Err(Failed::For(failed(&error))),
                 }
             }
         }
     }
 
-    async fn attempt(
-        &self,
-        connection: &mut Connection,
-        work: &Work<'_>,
-        ahead: bool,
-    ) -> Result<Receipt, Trouble> {
-        let sessions = self.workspaces_of_sessions(connection, work.mutations).await?;
-        let wanted = mutations::wanted(work.mutations, &sessions)?;
-        let transaction = self.begin(connection, work).await?;
-        let mut next = self.write_and_number(connection, work, ahead, &wanted).await?;
-        let (mut planned, receipt) = mutations::the_rest(work.mutations, &sessions, &mut next)?;
-        if !receipt.steps.is_empty() {
-            // Before the first position is taken.
-            planned.insert(0, order::taking_first(self.key));
-        }
-        let (ordered, announced) = (order::taking(self.key), listen::notify(self.key));
-        let end = format!("{ordered}; SELECT nextval('stepback_commits'); COMMIT{announced}");
-        match finish(connection, planned, &end).await {
-            Ok(()) => Ok(receipt),
-            Err(Ended::Before(trouble)) => Err(trouble),
-            Err(Ended::Unsure(error)) => Err(Trouble::Unsure { transaction, error, receipt }),
-        }
-    }
-
-    /// Begins the transaction and returns its number. Nothing is sent along that writes: if the server refused to begin, that
-    /// would take effect by itself.
-    async fn begin(&self, connection: &mut Connection, work: &Work<'_>) -> Result<String, Trouble> {
-        let first = connection
-            .prepared("SELECT pg_current_xact_id()::text, epoch, version FROM stepback_meta, stepback_schema")
-            .await?;
-        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})", self.key);
-        // The lock is one statement and the question another: only then does the answer come from after the lock.
-        let (begun, found) =
-            join(connection.client.batch_execute(&begin), connection.client.query_one(&first, &[])).await;
-        begun?;
-        let found = found?;
-        let version: i32 = rows::get(&found, 2)?;
-        if version as u32 > FORMAT {
-            return Err(schema::too_new(&self.pool.shown, version as u32).into());
-        }
-        let epoch = rows::get::<i64>(&found, 1)? as u64;
-        if work.epoch.is_some_and(|expected| expected != epoch) {
-            return Err(StoreError::Collected.into());
-        }
-        Ok(rows::get(&found, 0)?)
-    }
-
-    /// Writes what needs nothing else and, without waiting in between, assigns numbers. Returns the last ones that were given
-    /// before.
-    ///
-    /// Objects come before numbers: what a workspace's row is held for should be short.
-    async fn write_and_number(
-        &self,
-        connection: &mut Connection,
-        work: &Work<'_>,
-        ahead: bool,
-        wanted: &[(WorkspaceId, Wanted)],
-    ) -> Result<HashMap<WorkspaceId, Wanted>, Trouble> {
-        let insert = connection.prepared(objects::INSERT_NEW).await?;
-        let number = connection.prepared(NUMBER).await?;
-        if ahead {
-            connection.client.execute(TAKE_OVER, &[]).await?;
-        }
-        let beginnings = mutations::beginnings(work.mutations, &self.machine);
-        let statements = prepared(connection, &beginnings).await?;
-        let columns = Columns::new(&work.written.objects);
-        let ids: Vec<&[u8]> = wanted.iter().map(|(id, _)| id.as_bytes().as_slice()).collect();
-        let steps: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.steps).collect();
-        let operations: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.operations).collect();
-        let client = &connection.client;
-        let inserting = async {
-            match work.written.objects.is_empty() {
-                true => Ok(0),
-                false => client.execute(&insert, &columns.values()).await,
-            }
-        };
-        let numbering = async {
-            match wanted.is_empty() {
-                true => Ok(Vec::new()),
-                false => client.query(&number, &[&ids, &steps, &operations]).await,
-            }
-        };
-        let (begun, inserted, numbered) =
-            join3(under_way(client, &statements, &beginnings), inserting, numbering).await;
-        begun.into_iter().collect::<Result<Vec<u64>, Error>>()?;
-        inserted?;
-        let by_id: HashMap<WorkspaceId, Wanted> = wanted.iter().copied().collect();
-        let mut next = HashMap::new();
-        for row in numbered? {
-            let id = rows::id(&row, 0, WorkspaceId::from_slice)?;
-            let taken = by_id.get(&id).copied().unwrap_or_default();
-            let last = Wanted {
-                steps: rows::get::<i64>(&row, 1)? - taken.steps,
-                operations: rows::get::<i64>(&row, 2)? - taken.operations,
-            };
-            next.insert(id, last);
-        }
-        Ok(next)
+    fn found(&self, mutations: &[Mutation]) -> Result<Option<Receipt>, StoreError> {
+        self.pool.ask(async |connection| evidence::found(&connection.client, mutations).await)
     }
 
     /// The workspaces of all sessions that steps are appended to.
-    async fn workspaces_of_sessions(
+    pub(crate) async fn workspaces_of_sessions(
         &self,
         connection: &mut Connection,
         mutations: &[Mutation],
@@ -258,7 +168,7 @@ impl PostgresStore {
         Ok(found)
     }
 
-    fn remember(&self, sessions: impl Iterator<Item = (SessionId, WorkspaceId)>) {
+    pub(crate) fn remember(&self, sessions: impl Iterator<Item = (SessionId, WorkspaceId)>) {
         let mut known = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if known.len() > MOST_SESSIONS {
             known.clear();
@@ -266,27 +176,23 @@ impl PostgresStore {
         known.extend(sessions);
     }
 
-    /// Whether a transaction took effect. Does not return before that is certain, unless the server stays away.
-    fn outcome(&self, transaction: &str, error: &Error, mutations: &[Mutation]) -> Result<bool, StoreError> {
+    /// What a transaction was given, if it took effect. Does not return before that is certain, unless the server stays away.
+    ///
+    /// Without its number it is certain only that it has not taken effect yet. Trying again is safe then: should it still be
+    /// on its way, one of the two finds that its steps exist.
+    fn outcome(
+        &self,
+        transaction: Option<&str>,
+        error: &Error,
+        mutations: &[Mutation],
+    ) -> Result<Option<Receipt>, StoreError> {
         let until = Instant::now() + UNTIL_KNOWN.max(self.pool.patience());
         loop {
             let asked = self.pool.wait(async {
                 let connection = self.pool.connect().await.ok()?;
-                let sql = "SELECT pg_xact_status($1::text::xid8)";
-                let row = connection.client.query_one(sql, &[&transaction]).await;
-                let status = match row {
-                    Ok(row) => row.try_get::<_, Option<String>>(0).ok()??,
-                    // "in the future": a server that crashed or took over has never heard of the transaction.
-                    Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => {
-                        return Some(false);
-                    }
-                    Err(_) => return None,
-                };
-                match status.as_str() {
-                    "aborted" => Some(false),
-                    // A server that crashed gives the number of a lost transaction to the next one.
-                    "committed" => mutations::took_effect(&connection.client, mutations).await.ok(),
-                    _ => None,
+                match transaction {
+                    Some(transaction) => became(&connection, transaction, mutations).await,
+                    None => evidence::found(&connection.client, mutations).await.ok(),
                 }
             });
             match asked {
@@ -308,63 +214,23 @@ impl PostgresStore {
     }
 }
 
-/// Why a transaction did not end well.
-enum Ended {
-    /// It was never asked to, or cannot have.
-    Before(Trouble),
-    /// It was asked to, and what became of that is not known.
-    Unsure(Error),
-}
-
-impl<T: Into<Trouble>> From<T> for Ended {
-    fn from(error: T) -> Self {
-        Self::Before(error.into())
+/// What became of a transaction, if that is certain.
+async fn became(
+    connection: &Connection,
+    transaction: &str,
+    mutations: &[Mutation],
+) -> Option<Option<Receipt>> {
+    let sql = "SELECT pg_xact_status($1::text::xid8)";
+    let status = match connection.client.query_one(sql, &[&transaction]).await {
+        Ok(row) => row.try_get::<_, Option<String>>(0).ok()??,
+        // "in the future": a server that crashed or took over has never heard of the transaction.
+        Err(error) if error.code() == Some(&SqlState::INVALID_PARAMETER_VALUE) => return Some(None),
+        Err(_) => return None,
+    };
+    match status.as_str() {
+        "aborted" => Some(None),
+        // A server that crashed gives the number of a lost transaction to the next one.
+        "committed" => evidence::found(&connection.client, mutations).await.ok(),
+        _ => None,
     }
-}
-
-/// Carries out statements in order and ends the transaction. The end goes along with the last statements, unless one of them
-/// says by what it changed whether there may be an end: after one that fails, the server refuses everything, that too.
-async fn finish(connection: &mut Connection, planned: Vec<Planned>, end: &str) -> Result<(), Ended> {
-    let together = if planned.iter().any(|planned| planned.moves.is_some()) { 0 } else { AT_ONCE };
-    let (before, last) = planned.split_at(planned.len().saturating_sub(together));
-    for some in before.chunks(AT_ONCE) {
-        let statements = prepared(connection, some).await?;
-        // In order: after the first that fails, the others only say so.
-        for (done, planned) in under_way(&connection.client, &statements, some).await.into_iter().zip(some) {
-            let changed = done?;
-            if let Some(name) = planned.moves.as_ref().filter(|_| changed == 0) {
-                return Err(StoreError::Moved { name: name.clone() }.into());
-            }
-        }
-    }
-    let statements = prepared(connection, last).await?;
-    let client = &connection.client;
-    let (done, ended) = join(under_way(client, &statements, last), client.batch_execute(end)).await;
-    match done.into_iter().find_map(Result::err) {
-        // It may have got there all the same, with the end.
-        Some(error) if error::is_lost(&error) => Err(Ended::Unsure(error)),
-        Some(error) => Err(error.into()),
-        None => ended.map_err(Ended::Unsure),
-    }
-}
-
-/// The statements of what is planned.
-async fn prepared(connection: &mut Connection, planned: &[Planned]) -> Result<Vec<Statement>, Error> {
-    let mut statements = Vec::with_capacity(planned.len());
-    for planned in planned {
-        statements.push(connection.prepared(planned.sql).await?);
-    }
-    Ok(statements)
-}
-
-/// Carries out statements in order, all under way at once. Says of each how many rows it changed.
-async fn under_way(
-    client: &Client,
-    statements: &[Statement],
-    planned: &[Planned],
-) -> Vec<Result<u64, Error>> {
-    join_all(statements.iter().zip(planned).map(|(statement, planned)| {
-        client.execute_raw(statement, planned.values.iter().map(|value| &**value as &(dyn ToSql + Sync)))
-    }))
-    .await
 }

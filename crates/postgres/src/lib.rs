@@ -5,15 +5,18 @@
 //! for each other. What must be on this machine (caches, locks, an agent's inbox) is in a local directory that belongs to one
 //! database ([`local_name`]).
 //!
-//! The port is synchronous, the client library is not. A thread of the store's own moves the bytes of all its connections, and
-//! every call waits for its answer; so none may be made from asynchronous code, only from a thread that may block.
+//! The port is synchronous, the client library is not: every call waits for its answer, and moves the bytes of all connections
+//! meanwhile; so none may be made from asynchronous code, only from a thread that may block.
 
 mod address;
+mod attempt;
 mod commit;
 mod error;
+mod evidence;
 mod find;
 mod index;
 mod listen;
+mod look;
 mod mutations;
 mod objects;
 mod order;
@@ -24,6 +27,7 @@ mod query;
 mod rows;
 mod schema;
 mod search;
+mod steps;
 mod store;
 mod sweep;
 mod tables;
@@ -38,7 +42,6 @@ use std::time::Duration;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::recent::Recent;
-use tokio::sync::watch;
 
 pub use address::{is_address, local_name, password_in, shown};
 pub use schema::FORMAT;
@@ -60,7 +63,7 @@ pub struct PostgresStore {
     sessions: Mutex<HashMap<SessionId, WorkspaceId>>,
     recent: Recent,
     /// Announcements of commits, once somebody waits for one.
-    heard: OnceLock<watch::Receiver<listen::Heard>>,
+    ears: OnceLock<listen::Ears>,
     patience: Option<Duration>,
 }
 
@@ -127,7 +130,7 @@ impl PostgresStore {
             key: found.key,
             sessions: Mutex::default(),
             recent: Recent::default(),
-            heard: OnceLock::new(),
+            ears: OnceLock::new(),
             patience: access.patience,
         })
     }

@@ -1,19 +1,21 @@
 //! Being told that somebody committed, without asking again and again.
 //!
 //! An announcement says only that it is worth to look. Who waits for a commit looks at the mark first, after every
-//! announcement, and now and then anyway: announcements are lost with the connection.
+//! announcement, and now and then anyway: announcements are lost with the connection. A thread of its own listens, since
+//! nobody else moves bytes while nobody asks anything.
 
 use std::future::poll_fn;
-use std::sync::Weak;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stepback_store::StoreError;
 use stepback_store::port::CommitMark;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use tokio_postgres::AsyncMessage;
 
 use crate::PostgresStore;
-use crate::pool::Pool;
+use crate::pool::Way;
 
 /// The channel that commits are announced on.
 const CHANNEL: &str = "stepback";
@@ -30,6 +32,26 @@ pub(crate) struct Heard {
     listening: bool,
 }
 
+/// A thread that listens, until this is dropped.
+pub(crate) struct Ears {
+    heard: watch::Receiver<Heard>,
+    handle: Handle,
+}
+
+impl Ears {
+    fn new(way: Arc<Way>, key: i32) -> Result<Self, StoreError> {
+        let failed = |error| StoreError::io("listen to", "the database")(error);
+        let (sender, heard) = watch::channel(Heard::default());
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let handle = runtime.handle().clone();
+        std::thread::Builder::new()
+            .name("postgres".into())
+            .spawn(move || runtime.block_on(listen(&way, key.to_string(), sender)))
+            .map_err(failed)?;
+        Ok(Self { heard, handle })
+    }
+}
+
 impl PostgresStore {
     /// Waits for a commit after `after`, of anybody.
     pub(crate) fn await_commit(
@@ -37,7 +59,8 @@ impl PostgresStore {
         after: CommitMark,
         patience: Duration,
     ) -> Result<CommitMark, StoreError> {
-        let mut heard = self.listener().clone();
+        let ears = self.ears()?;
+        let mut heard = ears.heard.clone();
         let until = Instant::now() + patience;
         loop {
             // Before the look: what is announced after it ends the wait.
@@ -49,26 +72,27 @@ impl PostgresStore {
             }
             let pause = left.min(if listening { WITH_EARS } else { WITHOUT });
             // Too late and too soon are both fine: it is looked again.
-            let _ = self.pool.wait(async { tokio::time::timeout(pause, heard.changed()).await });
+            let _ = ears.handle.block_on(async { tokio::time::timeout(pause, heard.changed()).await });
         }
     }
 
     /// What is heard, from now on.
-    fn listener(&self) -> &watch::Receiver<Heard> {
-        self.heard.get_or_init(|| {
-            let (sender, receiver) = watch::channel(Heard::default());
-            let pool = std::sync::Arc::downgrade(&self.pool);
-            self.pool.handle().spawn(listen(pool, self.key.to_string(), sender));
-            receiver
-        })
+    fn ears(&self) -> Result<&Ears, StoreError> {
+        match self.ears.get() {
+            Some(ears) => Ok(ears),
+            None => {
+                let ears = Ears::new(self.pool.way.clone(), self.key)?;
+                // Somebody else may have been faster; what nobody hears ends by itself.
+                Ok(self.ears.get_or_init(|| ears))
+            }
+        }
     }
 }
 
 /// Listens until the store is gone.
-async fn listen(pool: Weak<Pool>, key: String, sender: watch::Sender<Heard>) {
+async fn listen(way: &Way, key: String, sender: watch::Sender<Heard>) {
     loop {
-        let Some(connecting) = pool.upgrade().map(|pool| async move { pool.dial().await }) else { return };
-        if let Ok((client, mut connection)) = connecting.await {
+        if let Ok((client, mut connection)) = way.dial().await {
             let asking = client.batch_execute("LISTEN stepback");
             let moving = async {
                 loop {
@@ -104,8 +128,8 @@ async fn listen(pool: Weak<Pool>, key: String, sender: watch::Sender<Heard>) {
     }
 }
 
-/// What announces a commit, to be sent along with its end: after it, so that no lock is held while it becomes durable. The
-/// announcement itself need not be.
-pub(crate) fn notify(key: i32) -> String {
-    format!("; BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{key}'; COMMIT")
+/// What announces a commit, to be sent right behind its end: so that no lock is held while it becomes durable. The announcement
+/// itself need not be.
+pub(crate) fn announcement(key: i32) -> String {
+    format!("BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{key}'; COMMIT")
 }

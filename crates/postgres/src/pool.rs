@@ -1,12 +1,14 @@
-//! Connections, and the thread that moves their bytes.
+//! Connections, whose bytes are moved by whoever waits for an answer.
+//!
+//! A thread of their own would have to be woken for every question, and would wake the asker for every answer: as long as the
+//! server takes for most of them. Where several threads wait, one of them moves the bytes of all.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stepback_store::StoreError;
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, Socket, Statement};
 
@@ -28,10 +30,10 @@ const AGAIN: [Duration; 5] = [
 ];
 
 /// Sets up a connection, and asks which version is at the other end. Whoever set up the server to wait for more than its own
-/// disk keeps that; nobody gets less.
+/// disk keeps that; nobody gets less. Making machine code of a statement takes longer than any of ours.
 const SET_UP: &str = "SELECT set_config('synchronous_commit', 'on', false)
       WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
-    SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SHOW server_version_num";
+    SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SET jit = off; SHOW server_version_num";
 
 /// One connection.
 pub(crate) struct Connection {
@@ -63,17 +65,30 @@ impl Connection {
     }
 }
 
+/// How to get at the server.
+pub(crate) struct Way {
+    config: Config,
+    tls: Tls,
+}
+
+impl Way {
+    /// A new connection as it is, with whoever moves its bytes.
+    pub async fn dial(
+        &self,
+    ) -> Result<(Client, tokio_postgres::Connection<Socket, Protected<Socket>>), Error> {
+        self.config.connect(self.tls.clone()).await
+    }
+}
+
 /// The connections of one store.
 pub(crate) struct Pool {
     pub shown: String,
-    config: Config,
-    tls: Tls,
-    handle: Handle,
+    pub way: Arc<Way>,
+    /// Always there until the pool is dropped.
+    runtime: Option<Runtime>,
     patience: Duration,
     state: Mutex<Idle>,
     returned: Condvar,
-    /// Dropped with the pool, which ends the thread.
-    _stop: oneshot::Sender<()>,
 }
 
 #[derive(Default)]
@@ -90,43 +105,32 @@ pub(crate) struct Lease {
 }
 
 impl Pool {
-    /// Starts the thread. Nothing is connected yet.
+    /// Nothing is connected yet.
     pub fn start(address: Address, patience: Duration) -> Result<Self, StoreError> {
         let tls = Tls::new(&address.tls).map_err(|why| {
             let remedy = "see docs/guide/teams.md for sslmode and sslrootcert";
             error::server(&address.shown, "protect connections to", why, remedy)
         })?;
-        let failed = |error| StoreError::io("start a thread for", &address.shown)(error);
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel::<()>();
-        std::thread::Builder::new()
-            .name("postgres".into())
-            .spawn(move || {
-                // Ends with an error when the pool is dropped, which is what is waited for.
-                let _ = runtime.block_on(stopped);
-            })
-            .map_err(|error| StoreError::io("start a thread for", &address.shown)(error))?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(StoreError::io("prepare to connect to", &address.shown))?;
         Ok(Self {
             shown: address.shown,
-            config: address.config,
-            tls,
-            handle,
+            way: Arc::new(Way { config: address.config, tls }),
+            runtime: Some(runtime),
             patience,
             state: Mutex::default(),
             returned: Condvar::new(),
-            _stop: stop,
         })
     }
 
     /// Waits for an answer.
     pub fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
-        self.handle.block_on(answer)
+        self.runtime().block_on(answer)
     }
 
-    /// Where tasks run that nobody waits for.
-    pub fn handle(&self) -> &Handle {
-        &self.handle
+    fn runtime(&self) -> &Runtime {
+        // Taken out by `drop` alone.
+        self.runtime.as_ref().unwrap_or_else(|| unreachable!("it is here"))
     }
 
     /// How long to wait for others.
@@ -224,18 +228,11 @@ impl Pool {
         Err(last.unwrap_or(StoreError::Locked))
     }
 
-    /// A new connection as it is, with whoever moves its bytes.
-    pub async fn dial(
-        &self,
-    ) -> Result<(Client, tokio_postgres::Connection<Socket, Protected<Socket>>), Error> {
-        self.config.connect(self.tls.clone()).await
-    }
-
     /// A new connection, set up.
     pub async fn connect(&self) -> Result<Connection, StoreError> {
         let failed = |error: Error| self.failed("connect to", &error);
-        let (client, connection) = self.dial().await.map_err(failed)?;
-        self.handle.spawn(async move {
+        let (client, connection) = self.way.dial().await.map_err(failed)?;
+        self.runtime().spawn(async move {
             // Whoever waits for an answer is told what went wrong.
             let _ = connection.await;
         });
@@ -253,6 +250,15 @@ impl Pool {
                 "use a newer server",
             )),
             _ => Ok(Connection { client, statements: HashMap::new() }),
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // Without waiting: it may happen where nobody may wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The questions the engine asks of the log.
 
-use std::collections::HashSet;
-
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, Workspace};
 use stepback_store::StoreError;
@@ -69,16 +67,6 @@ impl PostgresStore {
             &format!("SELECT {COLUMNS} FROM stepback_steps s WHERE id = $1"),
             &[&step.as_bytes().as_slice()],
         )
-    }
-
-    pub(crate) fn find_stored(&self, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
-        if steps.is_empty() {
-            return Ok(HashSet::new());
-        }
-        let ids: Vec<&[u8]> = steps.iter().map(|step| step.as_bytes().as_slice()).collect();
-        let sql = "SELECT id FROM stepback_steps WHERE id = ANY($1)";
-        let rows = self.pool.ask(async |connection| connection.rows(sql, &[&ids]).await)?;
-        rows.iter().map(|row| rows::id(row, 0, StepId::from_slice)).collect()
     }
 
     pub(crate) fn find_step_numbered(

@@ -9,20 +9,11 @@ use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{Operation, Session, Workspace};
 use stepback_store::StoreError;
 use stepback_store::port::{
-    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
-    Search, Store, StoredCheckpoint, Swept, Tally, Usage,
+    Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query,
+    Questions, Receipt, Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
 
-use crate::{PostgresStore, rows};
-
-impl PostgresStore {
-    pub(crate) fn current_epoch(&self) -> Result<u64, StoreError> {
-        let sql = "SELECT epoch FROM stepback_meta";
-        let row = self.pool.ask(async |connection| connection.row(sql, &[]).await)?;
-        let row = row.ok_or_else(|| StoreError::Corrupt { what: "stepback_meta is empty".into() })?;
-        Ok(rows::get::<i64>(&row, 0)? as u64)
-    }
-}
+use crate::PostgresStore;
 
 impl Store for PostgresStore {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError> {
@@ -36,8 +27,8 @@ impl Store for PostgresStore {
         self.current_epoch()
     }
 
-    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
-        Ok(Box::new(self.new_batch()?))
+    fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        Ok(Box::new(self.new_batch(epoch)))
     }
 
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
@@ -76,8 +67,8 @@ impl Store for PostgresStore {
         self.find_step(step)
     }
 
-    fn stored_among(&self, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
-        self.find_stored(steps)
+    fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+        self.answers(questions)
     }
 
     fn step_numbered(

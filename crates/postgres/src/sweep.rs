@@ -125,9 +125,9 @@ impl PostgresStore {
                 connection.client.execute(sql, &[&hashes]).await?;
             }
             let end = format!(
-                "UPDATE stepback_meta SET epoch = epoch + 1; {}; SELECT nextval('stepback_commits'); COMMIT{}",
+                "UPDATE stepback_meta SET epoch = epoch + 1; {}; SELECT nextval('stepback_commits'); COMMIT; {}",
                 order::taking(self.key),
-                listen::notify(self.key)
+                listen::announcement(self.key)
             );
             connection.client.batch_execute(&end).await?;
             Ok(Ok(()))

@@ -2,11 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use stepback_model::hash::ObjectKind;
@@ -125,84 +122,6 @@ fn what_was_acknowledged_survives_the_death_of_the_server() {
     }
     let numbers = store.steps(workspace.id, &Query { oldest_first: true, ..Query::default() }).unwrap();
     assert!(numbers.iter().map(|stored| stored.checkpoint.step.number).eq(1..=numbers.len() as u64));
-    assert_eq!(store.check().unwrap(), Vec::<String>::new());
-}
-
-/// Stands between a store and its server, and cuts the connection when the end of a transaction passes: before the server
-/// gets it, or after it has answered.
-struct Cutter {
-    port: u16,
-    armed: Arc<AtomicUsize>,
-}
-
-const BEFORE: usize = 1;
-const AFTER: usize = 2;
-
-impl Cutter {
-    fn start(to: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let armed = Arc::new(AtomicUsize::new(0));
-        let watched = armed.clone();
-        std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
-                let cut = Arc::new(AtomicBool::new(false));
-                let (mut from, mut into) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (armed, cutting) = (watched.clone(), cut.clone());
-                std::thread::spawn(move || {
-                    let mut buffer = [0; 65536];
-                    while let Ok(len @ 1..) = from.read(&mut buffer) {
-                        let ends = buffer[..len].windows(7).any(|bytes| bytes == b"; COMMI");
-                        if ends {
-                            match armed.swap(0, Ordering::SeqCst) {
-                                BEFORE => break,
-                                AFTER => cutting.store(true, Ordering::SeqCst),
-                                _ => {}
-                            }
-                        }
-                        if into.write_all(&buffer[..len]).is_err() {
-                            break;
-                        }
-                    }
-                    let _ = (from.shutdown(Shutdown::Both), into.shutdown(Shutdown::Both));
-                });
-                std::thread::spawn(move || {
-                    let (mut from, mut into) = (server, client);
-                    let mut buffer = [0; 65536];
-                    while let Ok(len @ 1..) = from.read(&mut buffer) {
-                        if cut.load(Ordering::SeqCst) || into.write_all(&buffer[..len]).is_err() {
-                            break;
-                        }
-                    }
-                    let _ = (from.shutdown(Shutdown::Both), into.shutdown(Shutdown::Both));
-                });
-            }
-        });
-        Self { port, armed }
-    }
-}
-
-#[test]
-fn a_commit_whose_answer_is_lost_is_neither_done_twice_nor_given_up() {
-    let server = Server::start();
-    let url = server.database();
-    let cutter = Cutter::start(server.port());
-    let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
-    let local = tempfile::tempdir().unwrap();
-    let store = open(&through, local.path());
-    let sample = Sample::new(1);
-    let (workspace, session) = sample.begin(&store, b"/w");
-    for (at, when) in [BEFORE, AFTER, AFTER, BEFORE].into_iter().enumerate() {
-        let batch = store.begin().unwrap();
-        let state = batch.write(ObjectKind::Blob, &[at as u8], None).unwrap();
-        let batch = batch.finish().unwrap();
-        cutter.armed.store(when, Ordering::SeqCst);
-        let receipt = store.commit(Some(batch), &[append(sample.step(session.id, state))]).unwrap();
-        assert_eq!(cutter.armed.load(Ordering::SeqCst), 0, "nothing was cut");
-        assert_eq!(receipt.steps, [at as u64 + 1]);
-    }
-    assert_eq!(store.steps(workspace.id, &Query::default()).unwrap().len(), 4);
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub struct EmbeddedStore {
     recent: recent::Recent,
     /// How often this process committed.
     commits: AtomicU64,
+    /// Whether objects were seen here.
+    has_objects: AtomicBool,
     /// What searches use; opened by the first.
     index: Mutex<Option<index::Index>>,
     /// The same, for a search while the first is taken.
@@ -136,6 +138,7 @@ impl EmbeddedStore {
             open_lenders: Mutex::new(HashMap::new()),
             recent: recent::Recent::default(),
             commits: AtomicU64::new(0),
+            has_objects: AtomicBool::new(false),
             index: Mutex::new(None),
             searching: Mutex::new(None),
             patience,
@@ -160,6 +163,8 @@ fn connect(path: &Path, patience: Option<Duration>) -> Result<Connection, StoreE
     connection.busy_timeout(patience.unwrap_or(PATIENCE))?;
     // The last process to close would otherwise copy the whole log into the database: 20 ms on every hook.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // A plan would otherwise be made anew whenever a value is bound that it might depend on: at every commit.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }

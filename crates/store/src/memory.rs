@@ -124,8 +124,8 @@ impl Store for MemoryStore {
         Ok(self.inner().epoch)
     }
 
-    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
-        Ok(Box::new(Batch { store: self, epoch: self.inner().epoch, pending: Mutex::default() }))
+    fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        Ok(Box::new(Batch { store: self, epoch, pending: Mutex::default() }))
     }
 
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {

@@ -185,6 +185,30 @@ impl std::fmt::Debug for FinishedBatch {
     }
 }
 
+/// What whoever records wants to know before anything else.
+#[derive(Clone, Copy, Debug)]
+pub struct Questions<'a> {
+    /// Which of these steps are stored?
+    pub steps: &'a [StepId],
+    /// Where do these references point?
+    pub references: &'a [String],
+    /// What is known of these sessions?
+    pub sessions: &'a [SessionId],
+}
+
+/// The answers to [`Questions`].
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// The epoch since which they hold.
+    pub epoch: u64,
+    /// The steps that are stored.
+    pub stored: HashSet<StepId>,
+    /// For each reference, where it points.
+    pub references: Vec<Option<StepId>>,
+    /// For each session, what is known of it.
+    pub sessions: Vec<Option<Session>>,
+}
+
 /// A place where states and their history are kept.
 pub trait Store: ObjectSource + Send + Sync {
     /// Whether an object is stored.
@@ -194,7 +218,12 @@ pub trait Store: ObjectSource + Send + Sync {
     fn epoch(&self) -> Result<u64, StoreError>;
 
     /// Starts writing objects.
-    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;
+    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        self.begin_since(self.epoch()?)
+    }
+
+    /// Starts writing objects, for somebody who has known since `epoch` what is stored.
+    fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;
 
     /// Makes the batch's objects visible and applies `mutations`, all or nothing. Durable when it returns.
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError>;
@@ -219,15 +248,20 @@ pub trait Store: ObjectSource + Send + Sync {
     fn references(&self, prefix: &str) -> Result<Vec<(String, StepId)>, StoreError>;
     /// One step, checkpoint or not.
     fn step(&self, step: StepId) -> Result<Option<StoredCheckpoint>, StoreError>;
-    /// Those of `steps` that are stored.
-    fn stored_among(&self, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
+    /// Answers several questions at once, where each by itself would be a way to a server and back.
+    fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+        // The epoch first: what is freed after this look is then noticed.
+        let epoch = self.epoch()?;
         let mut stored = HashSet::new();
-        for step in steps {
+        for step in questions.steps {
             if self.step(*step)?.is_some() {
                 stored.insert(*step);
             }
         }
-        Ok(stored)
+        let references = questions.references.iter().map(|name| self.reference(name));
+        let references = references.collect::<Result<_, _>>()?;
+        let sessions = questions.sessions.iter().map(|session| self.session(*session));
+        Ok(Answers { epoch, stored, references, sessions: sessions.collect::<Result<_, _>>()? })
     }
     /// One step by workspace and number, checkpoint or not.
     fn step_numbered(

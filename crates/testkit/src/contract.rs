@@ -12,6 +12,7 @@ use stepback_store::port::Store;
 
 pub mod find;
 pub mod log;
+pub mod look;
 pub mod objects;
 pub mod operations;
 pub mod sweep;
@@ -57,6 +58,7 @@ clauses! { $
     log::a_failed_commit_leaves_nothing,
     log::a_commit_applies_its_mutations_in_order,
     log::steps_are_numbered_per_workspace,
+    look::a_look_answers_everything,
     operations::operations_are_numbered_per_workspace,
     log::concurrent_commits_leave_no_gap_and_no_double,
     log::a_reference_moves_only_from_what_the_caller_saw,

@@ -6,10 +6,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Annotation, Session, Step};
 use stepback_store::Mutation;
+use stepback_store::port::{Answers, Questions};
 
 use super::pages::{Pages, Slip};
 use super::writing::{Arriving, Begun, Known};
@@ -40,13 +42,13 @@ impl Engine<'_> {
 
     fn try_record_together(&self, all: &[Arrivals<'_>]) -> Result<Vec<Vec<Recorded>>, EngineError> {
         let objects = Known::new(self.store);
-        let batch = self.store.begin()?;
+        let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
+        let (mut coming, looked) = self.look_ahead(all, &sessions)?;
+        let batch = self.store.begin_since(looked.epoch)?;
         let pages = RefCell::new(Pages::default());
         let arriving = Arriving { known: &objects, batch: &*batch, pages: Some(&pages) };
-        let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
-        let mut coming = Coming { delivered: self.delivered(all, &sessions)?, ..Coming::default() };
-        for (Arrivals { workspace, reports, .. }, sessions) in all.iter().zip(&sessions) {
-            let head = workspace.head_id()?;
+        let heads = looked.references;
+        for ((Arrivals { workspace, reports, .. }, sessions), head) in all.iter().zip(&sessions).zip(heads) {
             let mut own = Vec::with_capacity(reports.len());
             for (report, session) in reports.iter().zip(sessions) {
                 own.push(coming.add(workspace, &arriving, (*session, report), head)?);
@@ -94,21 +96,33 @@ fn session_ids(Arrivals { workspace, reports, .. }: &Arrivals<'_>) -> Vec<Sessio
 }
 
 impl Engine<'_> {
-    /// For the steps by which events would be recorded, whether they are there already: asked for all at once.
-    fn delivered(
+    /// Asks all at once what has to be known before anything is recorded: which of the steps are there already, what the
+    /// sessions are like, and where the workspaces stand.
+    fn look_ahead(
         &self,
         all: &[Arrivals<'_>],
         sessions: &[Vec<SessionId>],
-    ) -> Result<HashMap<StepId, bool>, EngineError> {
-        let mut steps = Vec::new();
+    ) -> Result<(Coming, Answers), EngineError> {
+        let (mut steps, mut met) = (Vec::new(), Vec::new());
+        let mut coming = Coming::default();
         for (Arrivals { reports, .. }, sessions) in all.iter().zip(sessions) {
             for (report, session) in reports.iter().zip(sessions) {
                 let key = report.event.key.as_ref();
                 steps.extend(key.map(|key| Step::id_of(*session, report.event.kind, key)));
+                if let Entry::Vacant(new) = coming.session_at.entry(*session) {
+                    new.insert(met.len());
+                    met.push(*session);
+                }
             }
         }
-        let stored = self.store.stored_among(&steps)?;
-        Ok(steps.into_iter().map(|step| (step, stored.contains(&step))).collect())
+        let references: Vec<String> = all.iter().map(|some| some.workspace.head_name()).collect();
+        let asked = Questions { steps: &steps, references: &references, sessions: &met };
+        let mut looked = self.store.look(&asked)?;
+        let known = std::mem::take(&mut looked.sessions).into_iter();
+        coming.sessions =
+            known.map(|session| Met { is_new: session.is_none(), session, touched: false }).collect();
+        coming.delivered = steps.into_iter().map(|step| (step, looked.stored.contains(&step))).collect();
+        Ok((coming, looked))
     }
 }
 
@@ -144,16 +158,8 @@ impl Coming {
         (id, report): (SessionId, &Report<'_>),
         head: Option<StepId>,
     ) -> Result<(Recorded, Option<usize>), EngineError> {
-        let at = match self.session_at.get(&id) {
-            Some(at) => *at,
-            None => {
-                let session = workspace.store().session(id)?;
-                self.sessions.push(Met { is_new: session.is_none(), session, touched: false });
-                self.session_at.insert(id, self.sessions.len() - 1);
-                self.sessions.len() - 1
-            }
-        };
-        let met = &mut self.sessions[at];
+        // All sessions were asked for.
+        let met = &mut self.sessions[self.session_at[&id]];
         let steps = &self.steps;
         let find = |id: StepId| self.step_at.get(&id).map(|at| (*at, &steps[*at]));
         let stored = |id: StepId| match self.delivered.get(&id) {

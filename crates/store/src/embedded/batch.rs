@@ -97,22 +97,28 @@ impl Pending {
 }
 
 impl EmbeddedStore {
-    pub(super) fn new_batch(&self) -> Result<Batch<'_>, StoreError> {
-        let connection = self.connection();
-        let epoch =
-            connection.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get::<_, i64>(0))?;
-        let any: Option<i64> = connection
-            .prepare_cached("SELECT 1 FROM objects LIMIT 1")?
-            .query_row([], |row| row.get(0))
-            .optional()?;
+    pub(super) fn new_batch(&self, epoch: u64) -> Result<Batch<'_>, StoreError> {
         Ok(Batch {
             store: self,
-            epoch: epoch as u64,
-            store_is_empty: any.is_none(),
+            epoch,
+            store_is_empty: self.is_empty()?,
             differences: AtomicU32::new(MAX_DIFFERENCES),
             lenders: OnceLock::new(),
             inner: Mutex::new(Pending::default()),
         })
+    }
+
+    /// Whether nothing is stored yet.
+    fn is_empty(&self) -> Result<bool, StoreError> {
+        if self.has_objects.load(Ordering::Relaxed) {
+            // Should all of them have been freed, looking them up finds none.
+            return Ok(false);
+        }
+        let any: Option<i64> = (self.connection().prepare_cached("SELECT 1 FROM objects LIMIT 1")?)
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        self.has_objects.store(any.is_some(), Ordering::Relaxed);
+        Ok(any.is_none())
     }
 
     /// A pack to append to: the newest one nobody is writing to, or a new one.

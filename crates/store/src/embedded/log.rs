@@ -14,7 +14,7 @@ use stepback_model::time::Timestamp;
 
 use super::schema::BY_ID;
 use crate::error::StoreError;
-use crate::port::StoredCheckpoint;
+use crate::port::{Answers, Questions, StoredCheckpoint};
 
 /// What [`read_checkpoint`] reads, in its order.
 pub(super) const COLUMNS: &str = "s.id, s.session, s.number, s.parent, s.kind, s.at, s.state, s.summary, s.label, s.note,
@@ -86,17 +86,26 @@ pub(super) fn step(db: &Connection, step: StepId) -> Result<Option<StoredCheckpo
     Ok(statement.query_row([blob(step.as_bytes())], read_checkpoint).optional()?)
 }
 
-pub(super) fn stored_among(db: &Connection, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
+/// The number of collections so far.
+pub(super) fn epoch(db: &Connection) -> Result<u64, StoreError> {
+    let epoch: i64 = db.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
+    Ok(epoch as u64)
+}
+
+pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<Answers, StoreError> {
     // In one transaction, or each question would take and give back the locks of a reader.
     let snapshot = db.unchecked_transaction()?;
     let mut statement = snapshot.prepare_cached(&format!("SELECT 1 FROM steps WHERE {BY_ID}"))?;
     let mut stored = HashSet::new();
-    for step in steps {
+    for step in questions.steps {
         if statement.exists([blob(step.as_bytes())])? {
             stored.insert(*step);
         }
     }
-    Ok(stored)
+    let references = questions.references.iter().map(|name| reference(&snapshot, name));
+    let references = references.collect::<Result<_, _>>()?;
+    let sessions = questions.sessions.iter().map(|id| session(&snapshot, *id)).collect::<Result<_, _>>()?;
+    Ok(Answers { epoch: epoch(&snapshot)?, stored, references, sessions })
 }
 
 pub(super) fn step_numbered(

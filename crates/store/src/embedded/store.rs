@@ -14,8 +14,8 @@ use super::objects::{self, Written};
 use super::{EmbeddedStore, FORMAT, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
-    CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Placed, Query,
-    Receipt, Search, Store, StoredCheckpoint, Swept, Tally, Usage,
+    Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Placed,
+    Query, Questions, Receipt, Search, Store, StoredCheckpoint, Swept, Tally, Usage,
 };
 
 /// The write-ahead log is folded into the database when it has grown beyond this many pages.
@@ -75,14 +75,11 @@ impl Store for EmbeddedStore {
     }
 
     fn epoch(&self) -> Result<u64, StoreError> {
-        let connection = self.reader();
-        let epoch: i64 =
-            connection.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
-        Ok(epoch as u64)
+        log::epoch(&self.reader())
     }
 
-    fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
-        Ok(Box::new(self.new_batch()?))
+    fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        Ok(Box::new(self.new_batch(epoch)?))
     }
 
     fn commit(
@@ -109,10 +106,8 @@ impl Store for EmbeddedStore {
             schema::raise(&transaction)?;
         }
         transaction.prepare_cached("UPDATE meta SET commits = commits + 1")?.execute([])?;
-        let epoch: i64 =
-            transaction.prepare_cached("SELECT epoch FROM meta")?.query_row([], |row| row.get(0))?;
         if let Some(batch) = &batch {
-            if batch.epoch != epoch as u64 {
+            if batch.epoch != log::epoch(&transaction)? {
                 return Err(StoreError::Collected);
             }
             if let Some(written) = batch.payload.downcast_ref::<Written>() {
@@ -167,8 +162,8 @@ impl Store for EmbeddedStore {
         log::step(&self.reader(), step)
     }
 
-    fn stored_among(&self, steps: &[StepId]) -> Result<HashSet<StepId>, StoreError> {
-        log::stored_among(&self.reader(), steps)
+    fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+        log::look(&self.reader(), questions)
     }
 
     fn step_numbered(

@@ -10,7 +10,7 @@ use stepback_model::record::{
 };
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
-use stepback_store::port::{Mutation, Query, Store};
+use stepback_store::port::{Mutation, Query, Questions, Store};
 
 use super::hashes;
 use crate::sample::{Sample, append, put};
@@ -135,8 +135,10 @@ pub fn steps_are_numbered_per_workspace(store: &dyn Store) {
     assert_eq!(store.commit(None, &[append(sample.step(two.id, STATE))]).unwrap().steps, [6]);
     assert_eq!(store.step(steps[3].id).unwrap().unwrap().checkpoint.step.number, 4);
     let asked = [steps[1].id, step_id(98), steps[3].id, steps[1].id];
-    assert_eq!(store.stored_among(&asked).unwrap(), HashSet::from([steps[1].id, steps[3].id]));
-    assert!(store.stored_among(&[]).unwrap().is_empty());
+    let none = Questions { steps: &[], references: &[], sessions: &[] };
+    let looked = store.look(&Questions { steps: &asked, ..none }).unwrap();
+    assert_eq!(looked.stored, HashSet::from([steps[1].id, steps[3].id]));
+    assert!(store.look(&none).unwrap().stored.is_empty());
     let (_, elsewhere) = sample.begin(store, b"/elsewhere");
     assert_eq!(store.commit(None, &[append(sample.step(elsewhere.id, STATE))]).unwrap().steps, [1]);
 }

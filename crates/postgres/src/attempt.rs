@@ -1,0 +1,263 @@
+//! One attempt to commit: what goes to the server, and how often somebody waits for it.
+//!
+//! Every way to the server and back takes as long as writing a step does. A commit that only appends steps goes there once,
+//! with everything from BEGIN to COMMIT; any other begins first, and goes there once more with the rest. Nothing may take
+//! effect should the server refuse to begin: what is sent along with BEGIN looks for its transaction by itself
+//! ([`guard!`](crate::mutations::guard)), and whatever must not happen divides by nothing, after which the server refuses the
+//! rest.
+
+use std::collections::HashMap;
+
+use futures_util::FutureExt;
+use futures_util::future::{join, join_all, join3};
+use stepback_model::ids::WorkspaceId;
+use stepback_store::StoreError;
+use stepback_store::port::Receipt;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use crate::commit::{COLLECTING, Trouble, Work};
+use crate::mutations::{self, NUMBER, Plan, Planned, Wanted};
+use crate::objects::{self, Columns, TAKE_OVER};
+use crate::pool::Connection;
+use crate::schema::{self, FORMAT};
+use crate::{PostgresStore, error, listen, order, rows};
+
+/// How many statements are under way at once.
+const AT_ONCE: usize = 16;
+
+/// Gives the transaction a number, and fails if the store is newer than `$2`, or in another epoch than `$1`.
+const FIRST: &str = "SELECT pg_current_xact_id()::text,
+        1 / (coalesce($1 = epoch, true) AND $2 >= (SELECT version FROM stepback_schema))::integer FROM stepback_meta";
+
+/// Everything that is sent.
+struct Sending<'a> {
+    client: &'a Client,
+    work: &'a Work<'a>,
+    plan: &'a Plan,
+    first: Statement,
+    insert: Statement,
+    number: Statement,
+    beginnings: Vec<Statement>,
+    rest: Vec<Statement>,
+    begin: String,
+    end: String,
+    announcement: String,
+}
+
+impl PostgresStore {
+    /// Tries to commit.
+    pub(crate) async fn attempt(
+        &self,
+        connection: &mut Connection,
+        work: &Work<'_>,
+        ahead: bool,
+    ) -> Result<Receipt, Trouble> {
+        let sessions = self.workspaces_of_sessions(connection, work.mutations).await?;
+        let mut plan = mutations::plan(work.mutations, &sessions, &self.machine)?;
+        if plan.has_steps() {
+            // Before the first position is taken.
+            plan.rest.insert(0, order::taking_first(self.key));
+        }
+        let first = connection.prepared(FIRST).await?;
+        let insert = connection.prepared(objects::INSERT_NEW).await?;
+        let number = connection.prepared(NUMBER).await?;
+        let beginnings = prepared(connection, &plan.beginnings).await?;
+        let rest = prepared(connection, &plan.rest).await?;
+        let sending = Sending {
+            client: &connection.client,
+            work,
+            plan: &plan,
+            first,
+            insert,
+            number,
+            beginnings,
+            rest,
+            begin: format!("BEGIN; SELECT pg_advisory_xact_lock_shared({COLLECTING}, {})", self.key),
+            end: format!("{}; SELECT nextval('stepback_commits'); COMMIT", order::taking(self.key)),
+            announcement: listen::announcement(self.key),
+        };
+        let numbered = match !ahead && plan.rest.len() <= AT_ONCE && plan.may_go_at_once() {
+            true => sending.at_once().await,
+            false => sending.in_two(ahead).await,
+        };
+        match numbered {
+            Ok(numbered) => Ok(plan.receipt(&last_numbers(&numbered)?)?),
+            Err(Trouble::Before(error)) if error.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
+                Err(self.unfit(&connection.client).await?)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Why the store is not what a commit relies on.
+    async fn unfit(&self, client: &Client) -> Result<Trouble, Trouble> {
+        // Whatever was begun has failed, and may not have ended.
+        client.batch_execute("ROLLBACK").await?;
+        let row = client.query_one("SELECT version FROM stepback_schema", &[]).await?;
+        let version: i32 = rows::get(&row, 0)?;
+        Ok(match version as u32 > FORMAT {
+            true => schema::too_new(&self.pool.shown, version as u32).into(),
+            false => StoreError::Collected.into(),
+        })
+    }
+}
+
+impl Sending<'_> {
+    /// Sends all of it, and waits once. Returns what says the numbers.
+    async fn at_once(&self) -> Result<Vec<Row>, Trouble> {
+        // Everything is sent when it is polled for the first time, in this order.
+        let (begun, numbered, (done, ended)) = join3(self.begin(), self.write(), self.finish()).await;
+        let lost = |error: Error| match error::is_lost(&error) {
+            true => Trouble::Unsure { transaction: None, error },
+            false => Trouble::Before(error),
+        };
+        // After the first that fails, the others only say so.
+        begun.map_err(lost)?;
+        let numbered = numbered.map_err(lost)?;
+        for done in done {
+            done.map_err(lost)?;
+        }
+        ended.map_err(lost)?;
+        Ok(numbered)
+    }
+
+    /// Begins first.
+    async fn in_two(&self, ahead: bool) -> Result<Vec<Row>, Trouble> {
+        let transaction = self.begin().await?;
+        if ahead {
+            self.client.execute(TAKE_OVER, &[]).await?;
+        }
+        let before = self.rest.len().saturating_sub(AT_ONCE);
+        let mut numbered = Vec::new();
+        if before > 0 {
+            numbered = self.write().await?;
+            let (statements, planned) = (&self.rest[..before], &self.plan.rest[..before]);
+            for (statements, planned) in statements.chunks(AT_ONCE).zip(planned.chunks(AT_ONCE)) {
+                moved(under_way(self.client, statements, planned).await, planned)?;
+            }
+        }
+        let write = async {
+            match before {
+                0 => self.write().await,
+                _ => Ok(numbered),
+            }
+        };
+        let (numbered, (done, ended)) = join(write, self.finish()).await;
+        // It may have got there all the same, with the end.
+        let unsure = |error: Error| Trouble::Unsure { transaction: Some(transaction.clone()), error };
+        let lost = |error: Error| match error::is_lost(&error) {
+            true => unsure(error),
+            false => Trouble::Before(error),
+        };
+        let numbered = numbered.map_err(lost)?;
+        moved(done, &self.plan.rest[before..]).map_err(|trouble| match trouble {
+            Trouble::Before(error) => lost(error),
+            other => other,
+        })?;
+        ended.map_err(unsure)?;
+        Ok(numbered)
+    }
+
+    /// Begins the transaction and returns its number.
+    async fn begin(&self) -> Result<String, Error> {
+        let epoch = self.work.epoch.map(|epoch| epoch as i64);
+        let known = FORMAT as i32;
+        // The lock is one statement and the question another: only then does the answer come from after the lock.
+        let (begun, found) = join(
+            self.client.batch_execute(&self.begin),
+            self.client.query_one(&self.first, &[&epoch, &known]),
+        )
+        .await;
+        begun?;
+        found?.try_get(0)
+    }
+
+    /// Writes what needs nothing else and assigns numbers. Returns what says them.
+    ///
+    /// Objects come before numbers: what a workspace's row is held for should be short.
+    async fn write(&self) -> Result<Vec<Row>, Error> {
+        let columns = Columns::new(&self.work.written.objects);
+        let wanted = &self.plan.wanted;
+        let ids: Vec<&[u8]> = wanted.iter().map(|(id, _)| id.as_bytes().as_slice()).collect();
+        let steps: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.steps).collect();
+        let operations: Vec<i64> = wanted.iter().map(|(_, wanted)| wanted.operations).collect();
+        let inserting = async {
+            match self.work.written.objects.is_empty() {
+                true => Ok(0),
+                false => self.client.execute(&self.insert, &columns.values()).await,
+            }
+        };
+        let numbering = async {
+            match wanted.is_empty() {
+                true => Ok(Vec::new()),
+                false => self.client.query(&self.number, &[&ids, &steps, &operations]).await,
+            }
+        };
+        let beginning = under_way(self.client, &self.beginnings, &self.plan.beginnings);
+        let (begun, inserted, numbered) = join3(beginning, inserting, numbering).await;
+        begun.into_iter().collect::<Result<Vec<u64>, Error>>()?;
+        inserted?;
+        numbered
+    }
+
+    /// Sends the last statements, the end, and the announcement, which nobody waits for.
+    async fn finish(&self) -> (Vec<Result<u64, Error>>, Result<(), Error>) {
+        let last = self.rest.len().saturating_sub(AT_ONCE);
+        let ending = async {
+            let ending = self.client.batch_execute(&self.end);
+            let announcing = async {
+                // Sent by that, and its answer is for nobody.
+                let _ = self.client.batch_execute(&self.announcement).now_or_never();
+            };
+            join(ending, announcing).await.0
+        };
+        join(under_way(self.client, &self.rest[last..], &self.plan.rest[last..]), ending).await
+    }
+}
+
+/// The last number that each workspace gave.
+fn last_numbers(numbered: &[Row]) -> Result<HashMap<WorkspaceId, Wanted>, StoreError> {
+    let mut last = HashMap::new();
+    for row in numbered {
+        let given = Wanted { steps: rows::get(row, 1)?, operations: rows::get(row, 2)? };
+        last.insert(rows::id(row, 0, WorkspaceId::from_slice)?, given);
+    }
+    Ok(last)
+}
+
+/// What became of statements; of the first that failed, why.
+fn moved(done: Vec<Result<u64, Error>>, planned: &[Planned]) -> Result<(), Trouble> {
+    for (done, planned) in done.into_iter().zip(planned) {
+        match (done, &planned.moves) {
+            (Ok(_), _) => {}
+            (Err(error), Some(name)) if error.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
+                return Err(StoreError::Moved { name: name.clone() }.into());
+            }
+            (Err(error), _) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The statements of what is planned.
+async fn prepared(connection: &mut Connection, planned: &[Planned]) -> Result<Vec<Statement>, Error> {
+    let mut statements = Vec::with_capacity(planned.len());
+    for planned in planned {
+        statements.push(connection.prepared(planned.sql).await?);
+    }
+    Ok(statements)
+}
+
+/// Carries out statements in order, all under way at once. Says of each how many rows it changed.
+async fn under_way(
+    client: &Client,
+    statements: &[Statement],
+    planned: &[Planned],
+) -> Vec<Result<u64, Error>> {
+    join_all(statements.iter().zip(planned).map(|(statement, planned)| {
+        client.execute_raw(statement, planned.values.iter().map(|value| &**value as &(dyn ToSql + Sync)))
+    }))
+    .await
+}
