@@ -160,21 +160,28 @@ impl Ingest {
         (answered, !std::mem::replace(&mut queue.committing, true))
     }
 
-    /// Commits until nothing waits any more.
-    pub fn commit(&self, engine: &Engine<'_>) {
-        // Should this thread panic, the next request sees to the commit; those that waited hear that it failed.
-        let over = Over(self);
-        loop {
-            let some = self.take();
-            if some.is_empty() {
-                break;
-            }
-            self.record(engine, some);
-        }
-        std::mem::forget(over);
+    /// Whether nobody commits right now.
+    pub fn is_idle(&self) -> bool {
+        !self.queue().committing
     }
 
-    /// Takes what one commit can hold. If there is nothing, whoever adds something after this sees to its commit.
+    /// Commits until nothing waits any more.
+    pub fn commit(&self, engine: &Engine<'_>) {
+        while self.commit_once(engine) {}
+    }
+
+    /// Commits what waits. Returns whether something waits again, which the caller must see to.
+    pub fn commit_once(&self, engine: &Engine<'_>) -> bool {
+        // Should this thread panic, the next request sees to the commit; those that waited hear that it failed.
+        let over = Over(self);
+        self.record(engine, self.take());
+        std::mem::forget(over);
+        let mut queue = self.queue();
+        queue.committing = !queue.waiting.is_empty();
+        queue.committing
+    }
+
+    /// Takes what one commit can hold.
     fn take(&self) -> Vec<Waiting> {
         let mut queue = self.queue();
         let mut count = 0;
@@ -184,7 +191,6 @@ impl Ingest {
         });
         // A batch is smaller than what is committed together, so that the first one always fits.
         let end = more.unwrap_or(queue.waiting.len());
-        queue.committing = !queue.waiting.is_empty();
         queue.waiting.drain(..end).collect()
     }
 }

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use stepback_engine::Engine;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 
@@ -15,6 +16,9 @@ use crate::ingest::reported::{self, Around, Ready};
 use crate::ingest::{Answer, Ingest, Room, Target};
 use crate::problem::Problem;
 use crate::work::Work;
+
+/// A body of so many bytes holds so little that it is recorded where it arrives, if nobody else is recording.
+const LITTLE: usize = 8 << 10;
 
 /// What holds for all of a batch that is sent as lines.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -87,11 +91,23 @@ pub async fn take(
             false => body::too_large(),
         });
     };
+    let reading = move |engine: &Engine<'_>| read(engine, form, &named, key.as_deref(), &bytes, room);
+    let added = match length <= LITTLE && work.ingest().is_idle() && may_wait_here() {
+        true => added_here(&work, reading)?,
+        false => added_beside(&work, reading).await?,
+    };
+    Ok(Json(recorded(added).await?).into_response())
+}
+
+/// Reads and commits a batch on another thread, where that takes as long as it takes.
+async fn added_beside(
+    work: &Work,
+    read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem> + Send + 'static,
+) -> Result<Added, Problem> {
     let (told, added) = oneshot::channel();
     let own = work.clone();
     work.start(move |engine| {
-        let read = read(engine, form, &named, key.as_deref(), &bytes, room);
-        let (added, nobody_commits) = match read.map(|read| add(own.ingest(), read)) {
+        let (added, nobody_commits) = match read(engine).map(|read| add(own.ingest(), read)) {
             Ok((added, nobody_commits)) => (Ok(added), nobody_commits),
             Err(problem) => (Err(problem), false),
         };
@@ -101,8 +117,30 @@ pub async fn take(
             own.ingest().commit(engine);
         }
     });
-    let added = added.await.map_err(|_| ended_unexpectedly())??;
-    Ok(Json(recorded(added).await?).into_response())
+    added.await.map_err(|_| ended_unexpectedly())?
+}
+
+/// Reads and commits a batch where the request is: to wake another thread and be woken by it takes as long as recording a
+/// few steps. What comes meanwhile is left to others.
+fn added_here(
+    work: &Work,
+    read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem>,
+) -> Result<Added, Problem> {
+    tokio::task::block_in_place(|| {
+        work.on_this_thread(|engine| {
+            let (added, nobody_commits) = add(work.ingest(), read(engine)?);
+            if nobody_commits && work.ingest().commit_once(engine) {
+                let own = work.clone();
+                work.start(move |engine| own.ingest().commit(engine));
+            }
+            Ok(added)
+        })
+    })
+}
+
+/// Whether others go on while a request waits for the disk.
+fn may_wait_here() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
 }
 
 fn ended_unexpectedly() -> Problem {
