@@ -10,6 +10,7 @@ mod moment;
 mod process;
 mod recover;
 mod thinker;
+mod trial;
 mod verify;
 
 pub use self::history::{History, Line};
@@ -17,6 +18,7 @@ pub use self::joining::Joined;
 pub use self::moment::{Moment, Seen};
 pub use self::recover::{Ran, Recovery};
 pub use self::thinker::{Thinker, Thought};
+pub use self::trial::Begun;
 pub use self::verify::Verified;
 
 use stepback_model::record::Session;

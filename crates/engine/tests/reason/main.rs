@@ -5,3 +5,4 @@
 mod checks;
 mod place;
 mod time;
+mod trial;

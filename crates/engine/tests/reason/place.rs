@@ -90,6 +90,10 @@ impl Place {
         fs::write(self.root.join(name), text).unwrap();
     }
 
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.root.join(name)).unwrap()
+    }
+
     /// Something that an agent reports.
     pub fn report(&self, workspace: &Workspace<'_>, kind: StepKind, call: Option<&str>, effect: Effect) {
         let mut event = Event::new("test", "s", kind, format!("{} happened", kind.as_str()));

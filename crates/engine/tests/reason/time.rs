@@ -6,7 +6,6 @@ use stepback_engine::compare::{Side, compare};
 use stepback_engine::prune::Rules;
 use stepback_engine::reason::{Moment, Thinker};
 use stepback_engine::recorder::Effect;
-use stepback_mind::ids::HypothesisId;
 use stepback_mind::item::HypothesisStatus;
 use stepback_mind::{Mind, Mutation, Origin};
 use stepback_model::record::{Session, StepKind, Trigger};
@@ -189,43 +188,6 @@ fn a_board_is_restored_and_single_changes_are_taken_back() {
     let error = thinker.take_back(Some(1), false).unwrap_err().to_string();
     assert!(error.contains("is no thought"), "{error}");
     assert_eq!(thinker.take_back(Some(added.step), false).unwrap().step, None, "it is taken back already");
-}
-
-#[test]
-fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
-    let place = Place::new();
-    let engine = place.engine();
-    let workspace = engine.workspace(&place.root).unwrap();
-    place.write("file", "1");
-    let session = place.session(&workspace);
-    let mut thinker = Thinker::new(&workspace, &session);
-    think(&mut thinker, propose("it is the cache"));
-    workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
-    let start = Mutation::StartExperiment {
-        branch: "no-cache".into(),
-        hypothesis: Some(HypothesisId(1)),
-        success: "the test passes".into(),
-    };
-    think(&mut thinker, start);
-    workspace.create_branch("no-cache", &workspace.head().unwrap()).unwrap();
-    thinker.leave("main").unwrap();
-    workspace.switch("no-cache", workspace.prepare_switch("no-cache").unwrap()).unwrap();
-    think(&mut thinker, evidence(1, 0.9, "the test"));
-    think(&mut thinker, conclude(1, HypothesisStatus::Confirmed));
-    thinker.leave("no-cache").unwrap();
-    workspace.switch("main", workspace.prepare_switch("main").unwrap()).unwrap();
-    thinker.restore(&Moment::Branch("main".into()), false).unwrap();
-    assert_eq!(thinker.mind().unwrap().hypotheses.get(1).unwrap().status, HypothesisStatus::Active);
-    think(&mut thinker, evidence(1, 0.1, "a hunch"));
-    let there = Moment::Branch("no-cache".into());
-    let joined = thinker.merge(&there, None, false, false).unwrap();
-    assert!(joined.conflicts.is_empty(), "{:?}", joined.conflicts);
-    let mind = thinker.mind().unwrap();
-    assert_eq!(mind.hypotheses.get(1).unwrap().status, HypothesisStatus::Confirmed);
-    assert_eq!(mind.evidence.count(), 2);
-    assert_eq!(joined.renamed.len(), 1, "both had an E1");
-    let error = thinker.merge(&Moment::Step(3), None, false, false).unwrap_err().to_string();
-    assert!(error.contains("--base"), "{error}");
 }
 
 #[test]

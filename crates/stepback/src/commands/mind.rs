@@ -9,7 +9,7 @@ mod trial;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
-use stepback_engine::reason::{Moment, Thinker};
+use stepback_engine::reason::{Moment, Thinker, Thought};
 use stepback_mind::{Mind, Mutation};
 use stepback_model::record::Session;
 
@@ -45,23 +45,27 @@ fn think(
 ) -> Answer {
     with_board(context, board, |workspace, session| {
         let mutation = make(workspace)?;
-        let thought = Thinker::new(workspace, session).think(&mutation)?;
-        let undo = format!("stepback mind undo {}", thought.step);
-        if context.json {
-            let mut document = json!(thought);
-            document["undo"] = json!(undo);
-            output::document(&document);
-            return DONE;
-        }
-        thought.effect.said.iter().for_each(output::line);
-        if let Some(number) = thought.checkpoint {
-            output::say(
-                Paint::stderr().dim(format!("Checkpoint #{number} was made, because files had changed.")),
-            );
-        }
-        output::say(Paint::stderr().dim(format!("\"{undo}\" takes that back.")));
+        tell(context, &Thinker::new(workspace, session).think(&mutation)?);
         DONE
     })
+}
+
+/// Tells what a change led to.
+fn tell(context: &Context, thought: &Thought) {
+    let undo = format!("stepback mind undo {}", thought.step);
+    if context.json {
+        let mut document = json!(thought);
+        document["undo"] = json!(undo);
+        output::document(&document);
+        return;
+    }
+    thought.effect.said.iter().for_each(output::line);
+    if let Some(number) = thought.checkpoint {
+        output::say(
+            Paint::stderr().dim(format!("Checkpoint #{number} was made, because files had changed.")),
+        );
+    }
+    output::say(Paint::stderr().dim(format!("\"{undo}\" takes that back.")));
 }
 
 /// Shows something of the present board, or of the one at a point.

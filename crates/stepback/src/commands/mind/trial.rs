@@ -7,7 +7,7 @@ use stepback_mind::Mutation;
 use stepback_mind::item::ExperimentStatus;
 use stepback_store::port::StoredCheckpoint;
 
-use super::{board, list, look, name, think, word};
+use super::{board, list, look, name, tell, think, with_board, word};
 use crate::args::Agree;
 use crate::args::mind::Experiment;
 use crate::commands::{Answer, DONE, rewind};
@@ -19,35 +19,19 @@ use crate::output::{self, Paint};
 pub fn experiment(context: &Context, command: &Experiment) -> Answer {
     match command {
         Experiment::Start { branch, hypothesis, success, board } => {
-            {
-                // Before anything is written: a branch that cannot be made must not leave an experiment without one.
-                let engine = context.engine();
-                let workspace = context.workspace(&engine)?;
-                workspace.check_new_branch(branch)?;
-                workspace.head()?;
-            }
-            think(context, board, |_| {
-                Ok(Mutation::StartExperiment {
-                    branch: branch.clone(),
-                    hypothesis: hypothesis.as_deref().map(name).transpose()?,
-                    success: success.clone(),
-                })
-            })?;
-            let engine = context.engine();
-            let workspace = context.workspace(&engine)?;
-            workspace.create_branch(branch, &workspace.head()?)?;
-            let session = workspace.thinking_session(board.session.as_deref(), context.now())?;
-            let mut thinker = Thinker::new(&workspace, &session);
-            let left = workspace.present_branch()?;
-            thinker.leave(&left)?;
-            workspace.switch(branch, workspace.prepare_switch(branch)?)?;
-            if !context.json {
-                output::line(format!("Now on branch {branch}."));
-                output::say(Paint::stderr().dim(format!(
-                    "\"stepback branch switch {left} --reasoning\" goes back, \"stepback mind merge {branch}\" takes over from there what was found out."
-                )));
-            }
-            DONE
+            let hypothesis = hypothesis.as_deref().map(name).transpose()?;
+            with_board(context, board, |workspace, session| {
+                let begun = Thinker::new(workspace, session).start_experiment(branch, hypothesis, success)?;
+                tell(context, &begun.thought);
+                if !context.json {
+                    let left = begun.left;
+                    output::line(format!("Now on branch {branch}."));
+                    output::say(Paint::stderr().dim(format!(
+                        "\"stepback branch switch {left} --reasoning\" goes back, \"stepback mind merge {branch}\" takes over from there what was found out."
+                    )));
+                }
+                DONE
+            })
         }
         Experiment::End { experiment, how, result, board } => think(context, board, |_| {
             Ok(Mutation::EndExperiment {
@@ -66,15 +50,12 @@ pub fn experiment(context: &Context, command: &Experiment) -> Answer {
 pub fn switch(context: &Context, workspace: &Workspace<'_>, branch: &str, agree: &Agree) -> Answer {
     let session = workspace.thinking_session(None, context.now())?;
     let mut thinker = Thinker::new(workspace, &session);
-    // Before the workspace is locked: whoever records a step waits for the workspace, and not the other way round.
-    thinker.leave(&workspace.present_branch()?)?;
-    let prepared = workspace.prepare_switch(branch)?;
+    let prepared = thinker.prepare_switch(branch)?;
     let Some(prepared) = rewind::agree(context, prepared, agree)? else { return DONE };
-    // Where the board of the branch is, is known as long as it is not the present one.
-    let there = Moment::Branch(branch.to_owned());
-    let report = workspace.switch(branch, prepared)?;
-    let joined = thinker.restore_with(&there, report.operation.id)?;
-    if !context.json {
+    let mut report = thinker.switch(branch, prepared)?;
+    if !context.json
+        && let Some(joined) = report.board.take()
+    {
         board::tell(context, &joined, false)?;
     }
     rewind::finish(context, workspace, report, "undo", None)

@@ -1,0 +1,69 @@
+//! Boards and branches: experiments on a branch of their own, and boards that wait where a branch was left.
+
+use stepback_mind::Mutation;
+use stepback_mind::ids::HypothesisId;
+use stepback_model::plan::Plan;
+
+use super::moment::Moment;
+use super::thinker::{Thinker, Thought};
+use crate::error::EngineError;
+use crate::rewind::{Prepared, Report};
+
+/// An experiment that began.
+#[derive(Debug)]
+pub struct Begun {
+    /// What it is on the board.
+    pub thought: Thought,
+    /// The branch that was left for it.
+    pub left: String,
+    /// How the workspace came to stand on the new one.
+    pub report: Report,
+}
+
+impl Thinker<'_> {
+    /// Begins to try something out on a branch of its own, and stands on it. Files stay as they are.
+    pub fn start_experiment(
+        &mut self,
+        branch: &str,
+        hypothesis: Option<HypothesisId>,
+        success: &str,
+    ) -> Result<Begun, EngineError> {
+        let workspace = self.workspace;
+        // Before anything is written: a branch that cannot be made must not leave an experiment without one.
+        workspace.check_new_branch(branch)?;
+        workspace.head()?;
+        let thought = self.think(&Mutation::StartExperiment {
+            branch: branch.to_owned(),
+            hypothesis,
+            success: success.to_owned(),
+        })?;
+        if let Err(error) = workspace.create_branch(branch, &workspace.head()?) {
+            // Somebody else was faster with that name.
+            self.take_back(Some(thought.step), false)?;
+            return Err(error);
+        }
+        let left = workspace.present_branch()?;
+        let mut prepared = self.prepare_switch(branch)?;
+        // What is written between the checkpoint and now belongs to the experiment, too.
+        prepared.plan = Plan::default();
+        let report = workspace.switch(branch, prepared)?;
+        Ok(Begun { thought, left, report })
+    }
+
+    /// Plans to stand on another branch with the board that was left there. Where the board stands here is noted.
+    pub fn prepare_switch(&mut self, branch: &str) -> Result<Prepared, EngineError> {
+        // Before the workspace is locked: whoever records a step waits for the workspace, and not the other way round.
+        self.leave(&self.workspace.present_branch()?)?;
+        self.workspace.prepare_switch(branch)
+    }
+
+    /// Stands on another branch, as planned, and the board becomes what it was there.
+    pub fn switch(&mut self, branch: &str, prepared: Prepared) -> Result<Report, EngineError> {
+        // Where the board of a branch is, is known as long as it is not the present one.
+        let there = self.at(&Moment::Branch(branch.to_owned()))?.step;
+        let report = self.workspace.switch(branch, prepared)?;
+        let there = Moment::Step(there.map_or(0, |stored| stored.checkpoint.step.number));
+        let board = self.restore_with(&there, report.operation.id)?;
+        Ok(Report { board: Some(board), ..report })
+    }
+}
