@@ -142,6 +142,7 @@ impl Workspace<'_> {
                 git: prepared.git,
                 detail: prepared.detail,
                 branches: prepared.branches.clone(),
+                by: prepared.by,
             };
             let action = match purpose {
                 Purpose::Rewind => Action::Rewind { moved },

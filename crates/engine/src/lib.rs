@@ -24,6 +24,7 @@ mod last_read;
 pub mod lines;
 pub mod materialize;
 pub mod merge;
+mod own;
 pub mod path_filter;
 pub mod prune;
 mod reach;

@@ -56,6 +56,8 @@ pub struct Prepared {
     pub summary: String,
     /// Whether git directories take part.
     pub git: bool,
+    /// The session that asks for it, if an agent does so by itself.
+    pub by: Option<SessionId>,
     /// The step whose line goes on; `None` for the step that saves the present.
     pub(crate) onto: Option<StepId>,
     pub(crate) present: Present,
@@ -171,6 +173,7 @@ impl Workspace<'_> {
             warnings,
             summary,
             git: request.git,
+            by: None,
             onto,
             present,
             git_target,

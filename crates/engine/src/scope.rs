@@ -343,6 +343,7 @@ impl Workspace<'_> {
             warnings,
             summary,
             git,
+            by: None,
             onto: None,
             present: Present::nothing(),
             git_target,

@@ -54,16 +54,11 @@ impl Workspace<'_> {
     /// Plans the undo of `op`, or of the newest operation in force.
     pub fn prepare_undo(&self, op: Option<OpId>) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
-        let undoable = |op: &&Operation| {
-            !op.undone
-                && op.status == OpStatus::Done
-                && !matches!(op.action, Action::Undo { .. } | Action::Redo { .. })
-        };
         let operation = match op {
-            None => operations.iter().find(undoable).ok_or(EngineError::NothingTo("undo"))?.clone(),
+            None => operations.iter().find(|op| in_force(op)).ok_or(EngineError::NothingTo("undo"))?.clone(),
             Some(id) => {
                 let found = operations.iter().find(|op| op.id == id).ok_or(EngineError::NothingTo("undo"))?;
-                if !undoable(&found) {
+                if !in_force(found) {
                     return Err(EngineError::CannotUndo(format!(
                         "operation {} ({}) is not in force: it was undone, reverted, or is an undo itself",
                         found.number, found.summary
@@ -90,13 +85,7 @@ impl Workspace<'_> {
     /// Plans the redo of the operation that was undone last.
     pub fn prepare_redo(&self) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
-        let undone = |id: &OpId| operations.iter().any(|op| op.id == *id && op.undone);
-        let undo = operations
-            .iter()
-            .find(|op| {
-                op.status == OpStatus::Done && matches!(&op.action, Action::Undo { op, .. } if undone(op))
-            })
-            .ok_or(EngineError::NothingTo("redo"))?;
+        let undo = undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?;
         let Action::Undo { op: target, moved } = &undo.action else {
             return Err(EngineError::NothingTo("redo"));
         };
@@ -176,6 +165,14 @@ impl Workspace<'_> {
     /// Plans to take back a move: what it changed and nobody changed since goes back, later edits are merged or kept.
     fn reverse(&self, moved: Move, summary: String) -> Result<Prepared, EngineError> {
         let lock = self.lock_exclusive()?;
+        if let Some((_, entered)) = &moved.branches {
+            let present = self.present_branch()?;
+            if present != *entered {
+                return Err(EngineError::CannotUndo(format!(
+                    "that was a switch to branch {entered}, and the workspace stands on {present} by now: switch to {entered} first"
+                )));
+            }
+        }
         let find = |id| -> Result<StoredCheckpoint, EngineError> {
             self.store().step(id)?.ok_or_else(|| EngineError::CannotUndo("its steps are gone".into()))
         };
@@ -207,6 +204,7 @@ impl Workspace<'_> {
             warnings,
             summary,
             git: moved.git,
+            by: None,
             onto: Some(moved.before),
             present,
             git_target,
@@ -328,6 +326,21 @@ fn remove_repository(
 
 fn is_dir_change(before: &Option<Node>, after: &Option<Node>) -> bool {
     before.as_ref().or(after.as_ref()).is_some_and(Node::is_dir)
+}
+
+/// Whether an operation can be taken back: it took effect, still does, and is no undo or redo itself.
+pub(crate) fn in_force(op: &Operation) -> bool {
+    !op.undone
+        && op.status == OpStatus::Done
+        && !matches!(op.action, Action::Undo { .. } | Action::Redo { .. })
+}
+
+/// The newest undo that holds.
+pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
+    let undone = |id: &OpId| operations.iter().any(|op| op.id == *id && op.undone);
+    operations
+        .iter()
+        .find(|op| op.status == OpStatus::Done && matches!(&op.action, Action::Undo { op, .. } if undone(op)))
 }
 
 /// The newest redo of an operation, which is what an undo of it must take back.

@@ -407,6 +407,9 @@ pub struct Move {
     /// The branch that was left and the one that was entered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branches: Option<(String, String)>,
+    /// The session that asked for it, if an agent did so by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<SessionId>,
 }
 
 /// What an operation did, with what is needed to take it back.

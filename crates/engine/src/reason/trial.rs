@@ -2,6 +2,7 @@
 
 use stepback_mind::Mutation;
 use stepback_mind::ids::HypothesisId;
+use stepback_model::ids::SessionId;
 use stepback_model::plan::Plan;
 
 use super::moment::Moment;
@@ -21,12 +22,14 @@ pub struct Begun {
 }
 
 impl Thinker<'_> {
-    /// Begins to try something out on a branch of its own, and stands on it. Files stay as they are.
+    /// Begins to try something out on a branch of its own, and stands on it. Files stay as they are. `by` is the session that
+    /// asks for it, if an agent does so by itself.
     pub fn start_experiment(
         &mut self,
         branch: &str,
         hypothesis: Option<HypothesisId>,
         success: &str,
+        by: Option<SessionId>,
     ) -> Result<Begun, EngineError> {
         let workspace = self.workspace;
         // Before anything is written: a branch that cannot be made must not leave an experiment without one.
@@ -46,6 +49,7 @@ impl Thinker<'_> {
         let mut prepared = self.prepare_switch(branch)?;
         // What is written between the checkpoint and now belongs to the experiment, too.
         prepared.plan = Plan::default();
+        prepared.by = by;
         let report = workspace.switch(branch, prepared)?;
         Ok(Begun { thought, left, report })
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod checks;
+mod own;
 mod place;
 mod time;
 mod trial;

@@ -18,7 +18,7 @@ fn an_experiment_has_a_board_of_its_own_and_its_conclusions_are_taken_over() {
     think(&mut thinker, propose("it is the cache"));
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
     place.write("file", "2");
-    let begun = thinker.start_experiment("no-cache", Some(HypothesisId(1)), "the test passes").unwrap();
+    let begun = thinker.start_experiment("no-cache", Some(HypothesisId(1)), "the test passes", None).unwrap();
     assert_eq!((begun.left.as_str(), begun.thought.effect.item.to_string().as_str()), ("main", "X1"));
     assert!(begun.thought.checkpoint.is_some() && begun.report.outcomes.is_empty());
     assert_eq!(workspace.present_branch().unwrap(), "no-cache");
@@ -50,7 +50,7 @@ fn an_experiment_that_cannot_begin_leaves_nothing() {
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
     let mut thinker = Thinker::new(&workspace, &session);
-    let error = thinker.start_experiment("x", None, "it works").unwrap_err().to_string();
+    let error = thinker.start_experiment("x", None, "it works", None).unwrap_err().to_string();
     assert!(error.contains("has no checkpoint yet"), "{error}");
     place.write("file", "1");
     workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
@@ -60,12 +60,12 @@ fn an_experiment_that_cannot_begin_leaves_nothing() {
         ("x", Some(HypothesisId(7)), "it works", "H7"),
         ("x", None, " ", "success criterion"),
     ] {
-        let error = thinker.start_experiment(branch, hypothesis, success).unwrap_err().to_string();
+        let error = thinker.start_experiment(branch, hypothesis, success, None).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
     assert!(thinker.mind().unwrap().experiments.is_empty());
     assert_eq!(workspace.branch_names().unwrap(), ["main"]);
-    thinker.start_experiment("x", None, "it works").unwrap();
+    thinker.start_experiment("x", None, "it works", None).unwrap();
 }
 
 /// A branch that nobody has left yet has the board of the step it begins at.

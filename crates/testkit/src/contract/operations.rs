@@ -1,6 +1,6 @@
 //! Promises about operations: numbered, kept exactly, finished or not, undone or not.
 
-use stepback_model::ids::{OpId, StepId};
+use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::record::{Action, Annotation, Move, OpStatus};
 use stepback_store::port::{Mutation, Store};
 
@@ -39,6 +39,7 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
         git: true,
         detail: None,
         branches: Some(("a".into(), "b".into())),
+        by: Some(SessionId::from_bytes([6; 16])),
     };
     let annotation = Annotation { label: Some("ü".into()), note: None, tags: vec!["t".into()] };
     let actions = [

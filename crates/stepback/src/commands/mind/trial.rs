@@ -21,7 +21,8 @@ pub fn experiment(context: &Context, command: &Experiment) -> Answer {
         Experiment::Start { branch, hypothesis, success, board } => {
             let hypothesis = hypothesis.as_deref().map(name).transpose()?;
             with_board(context, board, |workspace, session| {
-                let begun = Thinker::new(workspace, session).start_experiment(branch, hypothesis, success)?;
+                let begun =
+                    Thinker::new(workspace, session).start_experiment(branch, hypothesis, success, None)?;
                 tell(context, &begun.thought);
                 if !context.json {
                     let left = begun.left;

@@ -1,0 +1,94 @@
+//! What an agent may do by itself: whatever touches nothing but its own work.
+//!
+//! A move of the workspace remembers on whose behalf it was made. That is how an agent can take back a rewind of its own, and
+//! not the one by which a person took back the agent's work.
+
+use std::collections::HashSet;
+
+use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::path::RelPath;
+use stepback_model::record::Operation;
+
+use crate::error::EngineError;
+use crate::rewind::Prepared;
+use crate::undo::{Reversal, in_force, undone_last};
+use crate::workspace::Workspace;
+
+impl Workspace<'_> {
+    /// Paths that would look different on branch `name`, and that somebody else than `session` changed here since the two
+    /// branches parted: to stand on it would take their work out of sight.
+    pub fn in_the_way(
+        &self,
+        name: &str,
+        prepared: &Prepared,
+        session: SessionId,
+    ) -> Result<Vec<RelPath>, EngineError> {
+        let Some(tip) = self.branch_tip(name)? else { return Ok(Vec::new()) };
+        let there: HashSet<StepId> =
+            self.ancestry(&tip)?.iter().map(|stored| stored.checkpoint.step.id).collect();
+        let mut line = self.ancestry(&self.head()?)?;
+        let fork = line.iter().position(|stored| there.contains(&stored.checkpoint.step.id));
+        line.truncate(fork.map_or(0, |fork| fork + 1));
+        if line.is_empty() || line.iter().any(|stored| stored.purged) {
+            return Err(EngineError::Input(format!(
+                "nobody knows any more who changed what since branch {name} and the present one parted"
+            )));
+        }
+        line.reverse();
+        let planned: HashSet<&RelPath> = prepared.plan.changes.iter().map(|change| &change.path).collect();
+        let mut paths = Vec::new();
+        for numbered in self.attributed(&line, &prepared.present.state)? {
+            if numbered.taken_back || numbered.who.is_session(session) {
+                continue;
+            }
+            let change = numbered.change;
+            paths.extend([Some(change.path), change.from].into_iter().flatten());
+        }
+        paths.retain(|path| planned.contains(path));
+        paths.sort_by(RelPath::cmp_by_components);
+        paths.dedup();
+        Ok(paths)
+    }
+
+    /// Plans the undo of a move that was made on behalf of `session`: of `op`, or of its newest in force.
+    pub fn prepare_own_undo(&self, session: SessionId, op: Option<OpId>) -> Result<Reversal, EngineError> {
+        let operations = self.operations()?;
+        let own = match op {
+            None => operations.iter().find(|known| in_force(known) && is_by(known, session)),
+            Some(id) => operations.iter().find(|known| known.id == id),
+        };
+        let own = own.ok_or(EngineError::NothingTo("undo"))?;
+        expect_by(own, session)?;
+        self.prepare_undo(Some(own.id)).map(|reversal| on_behalf(reversal, session))
+    }
+
+    /// Plans the redo of what was undone last, if that was on behalf of `session`, too.
+    pub fn prepare_own_redo(&self, session: SessionId) -> Result<Reversal, EngineError> {
+        let operations = self.operations()?;
+        expect_by(undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?, session)?;
+        self.prepare_redo().map(|reversal| on_behalf(reversal, session))
+    }
+}
+
+fn is_by(operation: &Operation, session: SessionId) -> bool {
+    operation.action.moved().is_some_and(|moved| moved.by == Some(session))
+}
+
+fn expect_by(operation: &Operation, session: SessionId) -> Result<(), EngineError> {
+    match is_by(operation, session) {
+        true => Ok(()),
+        false => Err(EngineError::CannotUndo(format!(
+            "operation {} ({}) is not one of session {}",
+            operation.number,
+            operation.summary,
+            session.short()
+        ))),
+    }
+}
+
+fn on_behalf(mut reversal: Reversal, session: SessionId) -> Reversal {
+    if let Reversal::Files { prepared, .. } = &mut reversal {
+        prepared.by = Some(session);
+    }
+    reversal
+}
