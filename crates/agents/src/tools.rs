@@ -95,7 +95,7 @@ const ONLY_LOOK: [(Agent, &[&str]); 4] = [
 ];
 
 /// Tools of our own MCP server that only look.
-const OURS_ONLY_LOOK: [&str; 11] = [
+const OURS_ONLY_LOOK: [&str; 13] = [
     "recover",
     "mind",
     "next",
@@ -107,6 +107,8 @@ const OURS_ONLY_LOOK: [&str; 11] = [
     "diff",
     "compare",
     "rewind_plan",
+    "switch_plan",
+    "undo_plan",
 ];
 
 /// What a tool of our own MCP server is called there, if it is one: each agent puts the server's name before it in its own way.

@@ -7,7 +7,7 @@ use stepback_engine::Workspace;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 
-use crate::join::{Joined, Whose};
+use crate::join::{self, Joined, Whose};
 use crate::plans::Plans;
 use crate::rpc::{INTERNAL_ERROR, Refusal};
 use crate::schema;
@@ -22,7 +22,7 @@ stepback records this session: every step and every change of a file can be look
 kept on a board that survives compactions. After a compaction, or when you do not know where you stand, call `recover` first. \
 While debugging, put suspicions (`hypothesis`), what speaks for and against them (`evidence`) and open questions (`gap`) on \
 the board as you go; `next` ranks what to do. Before something risky call `checkpoint`; `rewind_plan` and `rewind_apply` take \
-back what you changed. A point is `#42`, `@-3`, a label, `tool:Bash:last`, `error:last` or `10 minutes ago`.";
+back what you changed; `experiment` tries something out on a branch. A point is `#42`, `@-3`, a label, `tool:Bash:last`, `error:last` or `10 minutes ago`.";
 
 /// Whoever knows the workspace.
 pub trait Host: Send + Sync {
@@ -98,6 +98,11 @@ impl Ground<'_> {
             }
         }
         Ok(session)
+    }
+
+    /// Sessions of agents that are at work here, our own among them.
+    pub fn at_work(&self) -> Result<Vec<Session>, Trouble> {
+        join::at_work(self.workspace, self.now)
     }
 
     /// A path as somebody in the workspace writes it, relative to its root.

@@ -52,8 +52,7 @@ impl Whose {
         if let Some(named) = &self.session {
             return Ok(workspace.find_session(named)?);
         }
-        let mut live = workspace.agent_sessions()?;
-        live.retain(|session| !session.info.imported && session.info.ended_at.is_none());
+        let mut live = going_on(workspace)?;
         let same =
             |session: &&Session| self.agent_session.is_some() && session.info.external == self.agent_session;
         if let Some(session) = live.iter().find(same) {
@@ -74,6 +73,20 @@ impl Whose {
         joined.set(found.id);
         Ok(found)
     }
+}
+
+/// Sessions of agents that were recorded here and have not ended.
+fn going_on(workspace: &Workspace<'_>) -> Result<Vec<Session>, Trouble> {
+    let mut live = workspace.agent_sessions()?;
+    live.retain(|session| !session.info.imported && session.info.ended_at.is_none());
+    Ok(live)
+}
+
+/// Sessions of agents that are at work here.
+pub fn at_work(workspace: &Workspace<'_>, now: Timestamp) -> Result<Vec<Session>, Trouble> {
+    let mut live = going_on(workspace)?;
+    live.retain(|session| status(session, false, now) == "active");
+    Ok(live)
 }
 
 fn one_of(live: &[Session]) -> Option<&Session> {

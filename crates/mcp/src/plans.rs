@@ -1,4 +1,4 @@
-//! Rewinds that were planned and shown, and may be agreed to.
+//! Moves of the workspace that were planned and shown, and may be agreed to.
 //!
 //! What is kept is the question, never a lock: applying asks it again and compares the answers.
 
@@ -6,10 +6,33 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use stepback_engine::rewind::Request;
-use stepback_model::ids::{SessionId, WorkspaceId};
+use stepback_model::ids::{OpId, SessionId, WorkspaceId};
 
 /// Most plans that are kept; the oldest is forgotten first.
 const MOST: usize = 50;
+
+/// What was asked.
+#[derive(Clone, Debug)]
+pub enum Question {
+    /// To go back.
+    Rewind {
+        /// To where, or what to take back.
+        request: Box<Request>,
+        /// Whether the board goes back too.
+        reasoning: bool,
+    },
+    /// To stand on another branch.
+    Switch {
+        /// Its name.
+        branch: String,
+        /// Whether the board becomes what it was there.
+        reasoning: bool,
+    },
+    /// To take back this operation.
+    Undo(OpId),
+    /// To do again what was undone last.
+    Redo,
+}
 
 /// A plan that was shown.
 #[derive(Clone, Debug)]
@@ -21,9 +44,7 @@ pub struct Shown {
     /// For whom.
     pub session: SessionId,
     /// What was asked.
-    pub request: Request,
-    /// Whether the board goes back too.
-    pub reasoning: bool,
+    pub question: Question,
 }
 
 /// Plans that were shown, oldest first.

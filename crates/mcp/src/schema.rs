@@ -1,43 +1,51 @@
 //! Schemas of arguments and results, as JSON Schema 2020-12 and as what arguments are checked against.
 //!
 //! One description serves both: what a client is told is what is checked. Only the few words used here are understood, and
-//! every one that is used is checked.
+//! every one that is used is checked. What a name says already is not described: every client reads all of this.
 
 use serde_json::{Map, Value, json};
 
 /// A text.
 pub fn text(description: &str) -> Value {
-    json!({ "type": "string", "description": description })
+    described(json!({ "type": "string" }), description)
+}
+
+/// The same schema, with what it is for, if that is said.
+fn described(mut schema: Value, description: &str) -> Value {
+    if !description.is_empty() {
+        schema["description"] = json!(description);
+    }
+    schema
 }
 
 /// One of a few words.
 pub fn word(description: &str, words: &[&str]) -> Value {
-    json!({ "type": "string", "enum": words, "description": description })
+    described(json!({ "type": "string", "enum": words }), description)
 }
 
 /// A number between two others.
 pub fn number(description: &str, least: f64, most: f64) -> Value {
-    json!({ "type": "number", "minimum": least, "maximum": most, "description": description })
+    described(json!({ "type": "number", "minimum": least, "maximum": most }), description)
 }
 
 /// A number without bounds.
 pub fn any_number(description: &str) -> Value {
-    json!({ "type": "number", "description": description })
+    described(json!({ "type": "number" }), description)
 }
 
 /// A whole number between two others.
 pub fn count(description: &str, least: u64, most: u64) -> Value {
-    json!({ "type": "integer", "minimum": least, "maximum": most, "description": description })
+    described(json!({ "type": "integer", "minimum": least, "maximum": most }), description)
 }
 
 /// A whole number without bounds.
 pub fn whole(description: &str) -> Value {
-    json!({ "type": "integer", "description": description })
+    described(json!({ "type": "integer" }), description)
 }
 
 /// Yes or no.
 pub fn flag(description: &str) -> Value {
-    json!({ "type": "boolean", "description": description })
+    described(json!({ "type": "boolean" }), description)
 }
 
 /// A list of texts.
@@ -47,7 +55,7 @@ pub fn texts(description: &str) -> Value {
 
 /// A list.
 pub fn list(description: &str, of: Value) -> Value {
-    json!({ "type": "array", "items": of, "description": description })
+    described(json!({ "type": "array", "items": of }), description)
 }
 
 /// An object that has nothing but these members.
@@ -72,7 +80,7 @@ pub fn open_object(members: &[(&str, Value)], required: &[&str]) -> Value {
 
 /// Anything.
 pub fn anything(description: &str) -> Value {
-    json!({ "description": description })
+    described(json!({}), description)
 }
 
 /// Why a value does not fit a schema, in words; `None` if it does.

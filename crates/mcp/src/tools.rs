@@ -1,5 +1,6 @@
 //! The tools: what each is called, takes and gives, and what it does.
 
+mod apply;
 mod back;
 mod believe;
 mod board;
@@ -7,6 +8,7 @@ mod check;
 mod files;
 mod past;
 mod suspect;
+mod trial;
 mod unknown;
 mod why;
 
@@ -85,7 +87,6 @@ impl Tool {
             "inputSchema": self.input,
             "outputSchema": self.output,
             "annotations": {
-                "title": self.title,
                 "readOnlyHint": self.hints.read_only,
                 "destructiveHint": self.hints.destructive,
                 "idempotentHint": self.hints.idempotent,
@@ -110,6 +111,8 @@ pub fn all(allow_others: bool) -> Vec<Tool> {
         suspect::contradiction(),
         check::add(),
         check::run(),
+        trial::experiment(),
+        trial::merge(),
         board::undo(),
         past::timeline(),
         past::show(),
@@ -117,8 +120,10 @@ pub fn all(allow_others: bool) -> Vec<Tool> {
         why::why(),
         files::diff(),
         files::checkpoint(),
-        back::plan(),
-        back::apply(),
+        back::rewind(),
+        back::switch(),
+        back::undo(),
+        apply::apply(),
         files::branch(),
         files::compare(),
     ];
@@ -126,7 +131,7 @@ pub fn all(allow_others: bool) -> Vec<Tool> {
         if (tool.hints.read_only || allow_others)
             && let Some(properties) = tool.input["properties"].as_object_mut()
         {
-            let whose = "Another session than your own: the beginning of its id";
+            let whose = "Another session: the beginning of its id";
             properties.insert("session".into(), schema::text(whose));
         }
     }
@@ -322,14 +327,14 @@ pub(crate) fn brief(stored: &StoredCheckpoint) -> Value {
 fn brief_schema() -> Value {
     schema::object(
         &[
-            ("step", schema::whole("Its number")),
-            ("kind", schema::text("What it is")),
-            ("at", schema::text("When")),
-            ("summary", schema::text("In one line")),
+            ("step", schema::whole("")),
+            ("kind", schema::text("")),
+            ("at", schema::text("")),
+            ("summary", schema::text("")),
             ("tool", schema::text("The tool or model")),
-            ("failed", schema::flag("It went wrong")),
+            ("failed", schema::flag("")),
             ("checkpoint", schema::flag("Its files are kept")),
-            ("label", schema::text("Its label")),
+            ("label", schema::text("")),
         ],
         &["step", "kind", "at", "summary"],
     )
@@ -368,10 +373,10 @@ fn thought(thought: &Thought) -> Reply {
 fn thought_schema() -> Value {
     schema::object(
         &[
-            ("item", schema::text("The item that was made or changed")),
-            ("said", schema::texts("What happened, in sentences")),
-            ("step", schema::whole("The step that records it; mind_undo takes it back")),
-            ("checkpoint", schema::whole("The checkpoint that was made for it")),
+            ("item", schema::text("What was made or changed")),
+            ("said", schema::texts("")),
+            ("step", schema::whole("For mind_undo")),
+            ("checkpoint", schema::whole("Made for it")),
         ],
         &["item", "said", "step"],
     )

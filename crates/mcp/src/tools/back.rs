@@ -1,25 +1,20 @@
-//! Going back, in two calls: a plan that changes nothing, and agreeing to it.
+//! Plans to go back, to stand on another branch, and to take back what was done with a plan.
 
-use serde_json::{Value, json};
-use stepback_engine::reason::{Moment, Thinker};
-use stepback_engine::rewind::{Prepared, Request};
+use serde_json::json;
+use stepback_engine::rewind::Request;
+use stepback_engine::undo::Reversal;
 use stepback_engine::workspace::describe;
-use stepback_model::hash::{Hash, ObjectKind};
-use stepback_model::plan::LeftAlone;
 use stepback_model::record::Session;
 use stepback_store::port::StoredCheckpoint;
-use stepback_worktree::apply::Outcome;
 
-use super::{Args, Hints, LOOKS, Reply, Tool, limit, limit_schema, point_schema, resolved};
+use super::apply::{plan_schema, show_plan};
+use super::{Args, LOOKS, Tool, limit_schema, point_schema, resolved};
 use crate::desk::Ground;
-use crate::plans::Shown;
-use crate::schema::{count, flag, list, object, text, texts, whole};
+use crate::plans::Question;
+use crate::schema::{count, flag, list, object, text, texts};
 use crate::trouble::Trouble;
 
-/// Paths that are left alone and told of.
-const LEFT: usize = 10;
-
-pub(super) fn plan() -> Tool {
+pub(super) fn rewind() -> Tool {
     Tool {
         name: "rewind_plan",
         title: "Plan to go back",
@@ -41,34 +36,14 @@ pub(super) fn plan() -> Tool {
             ],
             &[],
         ),
-        output: object(
-            &[
-                ("plan", text("What to give to rewind_apply")),
-                ("summary", text("What it is")),
-                ("changes", texts("What will happen to files")),
-                ("changes_more", whole("Those that are not listed")),
-                ("left_alone", texts("What stays as it is, and why")),
-                ("warnings", texts("What to know before agreeing")),
-            ],
-            &["plan", "summary", "changes"],
-        ),
+        output: plan_schema(),
         hints: LOOKS,
         slow: false,
         makes: false,
         run: |ground, args| {
             let (session, request) = asked(ground, args)?;
-            let prepared = ground.workspace.prepare_rewind(&request)?;
-            let reasoning = args.flag("reasoning");
-            let id = fingerprint(ground, &request, reasoning, &prepared);
-            let reply = shown(&id, &prepared, limit(args, 30));
-            ground.plans.keep(Shown {
-                id,
-                workspace: ground.workspace.record.id,
-                session: session.id,
-                request,
-                reasoning,
-            });
-            Ok(reply)
+            let question = Question::Rewind { request: Box::new(request), reasoning: args.flag("reasoning") };
+            show_plan(ground, args, &session, question)
         },
     }
 }
@@ -85,33 +60,38 @@ fn asked(ground: &Ground<'_>, args: &Args) -> Result<(Session, Request), Trouble
     if args.flag("reasoning") && args.text("to").is_none() {
         return Err(Trouble::new("the board can only go back to a point").hint("use to, or mind_undo"));
     }
-    let (own, session) = (ground.own()?, ground.session()?);
-    if own.id != session.id && !ground.allow_others {
-        return Err(not_yours(&session, &own));
-    }
+    let session = mover(ground)?;
     let target = args.text("to").map(|point| resolved(ground, point)).transpose()?;
-    let is_recorded = session.agent != Session::PERSON;
-    if !ground.allow_others {
-        if !is_recorded {
-            return Err(Trouble::new("no recorded session of yours is at work here, so nobody knows what you changed")
-                .hint("have a person install the hooks (stepback init), or start this server with --session or --allow-others"));
-        }
-        if let Some(target) = &target {
-            on_our_line(ground, target)?;
-        }
+    if let (false, Some(target)) = (ground.allow_others, &target) {
+        on_our_line(ground, target)?;
     }
     let request = Request {
         target,
         paths: args.texts("paths").iter().map(|path| ground.relative(path)).collect(),
         changes,
         last,
-        session: is_recorded.then_some(session.id),
+        session: (session.agent != Session::PERSON).then_some(session.id),
         ..Request::default()
     };
     Ok((session, request))
 }
 
-fn not_yours(session: &Session, own: &Session) -> Trouble {
+/// The session for which the workspace may be moved.
+pub(super) fn mover(ground: &Ground<'_>) -> Result<Session, Trouble> {
+    let (own, session) = (ground.own()?, ground.session()?);
+    if own.id != session.id && !ground.allow_others {
+        return Err(not_yours(&session, &own));
+    }
+    if session.agent == Session::PERSON && !ground.allow_others {
+        return Err(Trouble::new(
+            "no recorded session of yours is at work here, so nobody knows what you changed",
+        )
+        .hint("have a person install the hooks (stepback init), or start this server with --session or --allow-others"));
+    }
+    Ok(session)
+}
+
+pub(super) fn not_yours(session: &Session, own: &Session) -> Trouble {
     Trouble::new(format!(
         "session {} is not yours: you may take back only what you changed ({} {})",
         session.id.short(),
@@ -137,132 +117,99 @@ fn on_our_line(ground: &Ground<'_>, target: &StoredCheckpoint) -> Result<(), Tro
     }
 }
 
-/// Who agrees to an id agrees to this question with this answer.
-fn fingerprint(ground: &Ground<'_>, request: &Request, reasoning: bool, prepared: &Prepared) -> String {
-    let plan = Hash::of(ObjectKind::Plan, &prepared.plan.encode());
-    let content = format!(
-        "{} {request:?} {reasoning} {} {:?} {plan}",
-        ground.workspace.record.id, prepared.summary, prepared.warnings
-    );
-    Hash::of(ObjectKind::Blob, content.as_bytes()).to_string().chars().take(16).collect()
-}
-
-fn left(items: &[LeftAlone]) -> Vec<String> {
-    let conflicts = items.iter().filter(|item| item.is_conflict());
-    conflicts.take(LEFT).map(|item| format!("{}: {}", item.path, item.reason)).collect()
-}
-
-fn shown(id: &str, prepared: &Prepared, most: usize) -> Reply {
-    let all = &prepared.plan.changes;
-    let changes: Vec<String> =
-        all.iter().take(most).map(|change| format!("{} {}", change.verb(), change.path)).collect();
-    let more = all.len().saturating_sub(most);
-    let left = left(&prepared.plan.left_alone);
-    let mut lines = vec![format!("Plan {id}: {}", prepared.summary)];
-    lines.extend(changes.iter().map(|change| format!("  {change}")));
-    let mut structured = json!({ "plan": id, "summary": prepared.summary, "changes": changes });
-    if all.is_empty() {
-        lines.push("  no file changes".to_owned());
-    }
-    if more > 0 {
-        structured["changes_more"] = json!(more);
-        lines.push(format!("  … and {more} more"));
-    }
-    if !left.is_empty() {
-        lines.extend(left.iter().map(|item| format!("  left alone: {item}")));
-        structured["left_alone"] = json!(left);
-    }
-    if !prepared.warnings.is_empty() {
-        lines.extend(prepared.warnings.iter().map(|warning| format!("  warning: {warning}")));
-        structured["warnings"] = json!(prepared.warnings);
-    }
-    Reply { text: lines.join("\n"), structured }
-}
-
-pub(super) fn apply() -> Tool {
+pub(super) fn switch() -> Tool {
     Tool {
-        name: "rewind_apply",
-        title: "Go back",
-        description: "Does what a plan of rewind_plan says, if it is still what would happen. What is there now is kept first; a person can undo it with \"stepback undo\".",
-        input: object(&[("plan", text("The plan, by the id that rewind_plan gave"))], &["plan"]),
-        output: object(
+        name: "switch_plan",
+        title: "Plan to stand on another branch",
+        description: "Plans to make all files what they were on another branch; what is there now stays on the present one. Changes nothing; rewind_apply does what the plan says. Refused if it would take away what others changed here.",
+        input: object(
             &[
-                ("summary", text("What was done")),
-                ("done", whole("Files that were changed")),
-                ("before", whole("The step that keeps what was there before")),
-                ("after", whole("The step that was reached")),
-                ("left_alone", texts("What stayed as it is, and why")),
-                ("board", texts("What changed on the board")),
+                ("branch", text("Its name")),
+                ("reasoning", flag("Your board becomes what it was there, too")),
+                ("limit", limit_schema(30, 500)),
             ],
-            &["summary", "done", "before", "after"],
+            &["branch"],
         ),
-        hints: Hints { read_only: false, destructive: true, idempotent: false, open_world: false },
+        output: plan_schema(),
+        hints: LOOKS,
         slow: false,
         makes: false,
-        run: carry_out,
+        run: |ground, args| {
+            let session = mover(ground)?;
+            let branch = args.need("branch")?.to_owned();
+            show_plan(ground, args, &session, Question::Switch { branch, reasoning: args.flag("reasoning") })
+        },
     }
 }
 
-fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
-    let id = args.need("plan")?;
+/// Refuses to move what another agent stands on while it is at work.
+pub(super) fn expect_alone(ground: &Ground<'_>, session: &Session) -> Result<(), Trouble> {
+    if ground.allow_others {
+        return Ok(());
+    }
+    let others = ground.at_work()?;
+    let names: Vec<String> = others
+        .iter()
+        .filter(|other| other.id != session.id)
+        .map(|other| format!("{} {}", other.agent, other.id.short()))
+        .collect();
+    match names.as_slice() {
+        [] => Ok(()),
+        names => Err(Trouble::new(format!("{} would be taken along to another branch", names.join(", ")))
+            .hint(
+                "wait until nobody else is at work here; a person can do it with \"stepback branch switch\"",
+            )),
+    }
+}
+
+pub(super) fn undo() -> Tool {
+    Tool {
+        name: "undo_plan",
+        title: "Plan to undo or redo",
+        description: "Plans to take back what you did with rewind_apply: your newest operation, or one by its number; with redo, to do again what you undid last. Changes nothing; rewind_apply does what the plan says.",
+        input: object(
+            &[
+                ("operation", count("Its number, as rewind_apply told it", 1, u64::MAX)),
+                ("redo", flag("Do again what was undone last")),
+                ("limit", limit_schema(30, 500)),
+            ],
+            &[],
+        ),
+        output: plan_schema(),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: |ground, args| {
+            let session = mover(ground)?;
+            let question = match (args.flag("redo"), args.count("operation")) {
+                (true, None) => Question::Redo,
+                (true, Some(_)) => {
+                    return Err(Trouble::new("redo is about what was undone last: leave operation out"));
+                }
+                (false, number) => Question::Undo(operation(ground, &session, number)?),
+            };
+            show_plan(ground, args, &session, question)
+        },
+    }
+}
+
+/// The operation that is meant, by its number or because it is the newest.
+fn operation(
+    ground: &Ground<'_>,
+    session: &Session,
+    number: Option<u64>,
+) -> Result<stepback_model::ids::OpId, Trouble> {
     let workspace = ground.workspace;
-    let unknown = || {
-        let shown: String = id.chars().take(40).collect();
-        Trouble::new(format!("there is no plan \"{shown}\""))
-            .hint("call rewind_plan; plans are kept as long as this server runs")
+    if let Some(number) = number {
+        let found = workspace.operations()?.into_iter().find(|known| known.number == number);
+        return found.map(|found| found.id).ok_or_else(|| {
+            Trouble::new(format!("there is no operation {number}")).hint("leave it out for the newest one")
+        });
+    }
+    let reversal = match ground.allow_others {
+        true => workspace.prepare_undo(None)?,
+        false => workspace.prepare_own_undo(session.id, None)?,
     };
-    let kept =
-        ground.plans.get(id).filter(|kept| kept.workspace == workspace.record.id).ok_or_else(unknown)?;
-    let own = ground.own()?;
-    if kept.session != own.id && !ground.allow_others {
-        let theirs = workspace.store().session(kept.session)?.ok_or_else(unknown)?;
-        return Err(not_yours(&theirs, &own));
-    }
-    let prepared = workspace.prepare_rewind(&kept.request)?;
-    let now = fingerprint(ground, &kept.request, kept.reasoning, &prepared);
-    if now != id {
-        ground.plans.keep(Shown { id: now.clone(), ..kept });
-        let new = shown(&now, &prepared, 30);
-        return Err(Trouble::new(format!(
-            "something changed since the plan was made, and nothing was done; the new plan is:\n{}",
-            new.text
-        ))
-        .hint("look at it and call rewind_apply with its id"));
-    }
-    if prepared.plan.is_empty() && !kept.reasoning {
-        return Err(Trouble::new("the plan changes nothing"));
-    }
-    let summary = prepared.summary.clone();
-    let report = workspace.apply(prepared)?;
-    ground.plans.forget(id);
-    let mut left_alone = report.left_alone.clone();
-    let mut done = 0_u64;
-    for (change, outcome) in &report.outcomes {
-        match outcome {
-            Outcome::Done => done += 1,
-            Outcome::LeftAlone(reason) => {
-                left_alone.push(LeftAlone::conflict(change.path.clone(), reason.clone()));
-            }
-        }
-    }
-    let left_alone = left(&left_alone);
-    let mut lines = vec![format!(
-        "Done: {summary}. {done} paths changed; #{} keeps what was there before.",
-        report.before
-    )];
-    let mut structured =
-        json!({ "summary": summary, "done": done, "before": report.before, "after": report.after });
-    if !left_alone.is_empty() {
-        lines.extend(left_alone.iter().map(|item| format!("  left alone: {item}")));
-        structured["left_alone"] = json!(left_alone);
-    }
-    if let (true, Some(target)) = (kept.reasoning, &kept.request.target) {
-        let session = workspace.store().session(kept.session)?.ok_or_else(unknown)?;
-        let moment = Moment::Step(target.checkpoint.step.number);
-        let joined = Thinker::new(workspace, &session).restore_with(&moment, report.operation.id)?;
-        let said: Vec<&String> = joined.diff.changes.iter().map(|change| &change.sentence).take(20).collect();
-        lines.extend(said.iter().map(|sentence| format!("  board: {sentence}")));
-        structured["board"] = json!(said);
-    }
-    Ok(Reply { text: lines.join("\n"), structured: Value::clone(&structured) })
+    let (Reversal::Files { operation, .. } | Reversal::Log { operation, .. }) = reversal;
+    Ok(operation.id)
 }

@@ -114,8 +114,8 @@ pub(super) fn impact() -> Tool {
         output: object(
             &[
                 ("shaken", list("Beliefs that rest on it", belief.clone())),
-                ("hypotheses", texts("Hypotheses that are touched")),
-                ("gaps", texts("Gaps that are touched")),
+                ("hypotheses", texts("")),
+                ("gaps", texts("")),
                 ("roots", list("What it rests on in the end", belief)),
             ],
             &["shaken", "hypotheses", "gaps", "roots"],

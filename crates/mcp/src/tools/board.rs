@@ -5,9 +5,10 @@ use stepback_engine::reason::Thinker;
 use stepback_mind::Item;
 use stepback_model::clip;
 
-use super::{ADDS, Args, Hints, LOOKS, Reply, Tool, limit, limit_schema, moment, point_schema};
+use super::trial::{joined, joined_schema};
+use super::{ADDS, Args, LOOKS, Reply, Tool, limit, limit_schema, moment, point_schema};
 use crate::desk::Ground;
-use crate::schema::{any_number, anything, count, flag, list, object, open_object, text, texts, whole};
+use crate::schema::{any_number, count, flag, list, object, open_object, text, texts, whole};
 use crate::trouble::Trouble;
 
 /// The parts of a board.
@@ -212,30 +213,14 @@ pub(super) fn undo() -> Tool {
             ],
             &[],
         ),
-        output: object(
-            &[
-                ("changes", texts("What changed")),
-                ("conflicts", list("What was changed again since", anything("A conflict"))),
-                ("step", whole("The step that records it")),
-            ],
-            &["changes"],
-        ),
-        hints: Hints { idempotent: false, ..ADDS },
+        output: joined_schema(),
+        hints: ADDS,
         slow: false,
         makes: true,
         run: |ground, args| {
             let session = ground.session()?;
-            let joined = Thinker::new(ground.workspace, &session)
-                .take_back(args.count("step"), args.flag("dry_run"))?;
-            let changes: Vec<&String> = joined.diff.changes.iter().map(|change| &change.sentence).collect();
-            let mut structured = json!({ "changes": changes, "conflicts": joined.conflicts });
-            if let Some(step) = joined.step {
-                structured["step"] = json!(step);
-            }
-            let mut lines: Vec<String> = vec![joined.summary.clone()];
-            lines.extend(changes.into_iter().cloned());
-            lines.extend(joined.conflicts.iter().map(|conflict| format!("Conflict: {}", conflict.sentence)));
-            Ok(Reply { text: lines.join("\n"), structured })
+            let mut thinker = Thinker::new(ground.workspace, &session);
+            Ok(joined(&thinker.take_back(args.count("step"), args.flag("dry_run"))?))
         },
     }
 }

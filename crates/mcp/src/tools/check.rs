@@ -151,12 +151,12 @@ pub(super) fn run() -> Tool {
                         "In order",
                         object(
                             &[
-                                ("check", text("Its name")),
+                                ("check", text("")),
                                 ("outcome", text("passed, failed, timed-out or error")),
-                                ("reason", text("Why")),
-                                ("said", texts("What it led to")),
+                                ("reason", text("")),
+                                ("said", texts("")),
                                 ("output", text("What was printed, shortened; not for one that passed")),
-                                ("step", whole("The step that records it")),
+                                ("step", whole("")),
                             ],
                             &["check", "outcome", "reason"],
                         ),

@@ -44,7 +44,7 @@ pub(super) fn diff() -> Tool {
                         "By path",
                         object(
                             &[
-                                ("path", text("Where")),
+                                ("path", text("")),
                                 ("change", text("created, modified, deleted, renamed, …")),
                                 ("from", text("Where it was before it was renamed")),
                                 ("lines", text("The changed lines")),
@@ -53,8 +53,8 @@ pub(super) fn diff() -> Tool {
                         ),
                     ),
                 ),
-                ("total", whole("How many there are")),
-                ("next_cursor", text("Where the next page begins")),
+                ("total", whole("")),
+                ("next_cursor", text("")),
             ],
             &["files", "total"],
         ),
@@ -161,7 +161,7 @@ pub(super) fn branch() -> Tool {
                     "All of them",
                     object(
                         &[
-                            ("name", text("Its name")),
+                            ("name", text("")),
                             ("step", whole("Its newest checkpoint")),
                             ("present", flag("The workspace stands on it")),
                         ],

@@ -37,13 +37,13 @@ pub(super) fn why() -> Tool {
                         object(
                             &[
                                 ("change", whole("Its number, for rewind_plan")),
-                                ("path", text("Where")),
+                                ("path", text("")),
                                 ("what", text("created, modified, deleted, …")),
                                 ("step", whole("The checkpoint that first has it")),
-                                ("by", text("Whose change it is")),
-                                ("call", text("The call that made it")),
+                                ("by", text("")),
+                                ("call", text("")),
                                 ("call_step", whole("The step at which that began")),
-                                ("prompt", text("What was asked for")),
+                                ("prompt", text("")),
                                 ("testing", texts("Hypotheses that were being tested")),
                                 ("taken_back", text("A later rewind took it back")),
                             ],

@@ -22,6 +22,7 @@ mod hostile;
 mod hostile_git;
 mod hostile_store;
 mod mcp;
+mod mcp_branches;
 mod mcp_client;
 mod mcp_http;
 mod mcp_wire;

@@ -1,0 +1,308 @@
+//! Moving the workspace in two calls: a plan that is shown and changes nothing, and agreeing to it by its id.
+
+use serde_json::json;
+use stepback_engine::reason::{Joined, Moment, Thinker};
+use stepback_engine::rewind::{Prepared, Report};
+use stepback_engine::undo::{Direction, Reversal};
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::plan::LeftAlone;
+use stepback_model::record::Session;
+use stepback_store::port::StoredCheckpoint;
+use stepback_worktree::apply::Outcome;
+
+use super::back::{expect_alone, not_yours};
+use super::{Args, Hints, Reply, Tool, limit};
+use crate::desk::Ground;
+use crate::plans::{Question, Shown};
+use crate::schema::{object, text, texts, whole};
+use crate::trouble::Trouble;
+
+/// Paths that are left alone, or in the way, and told of.
+const LEFT: usize = 10;
+/// Changes of a board that are told of.
+const BOARD: usize = 20;
+
+/// What a question leads to, ready to be done.
+enum Deed<'q> {
+    /// Go back, the board too if it shall be what it was at a step.
+    Rewind(Prepared, Option<&'q StoredCheckpoint>),
+    /// Stand on a branch, with its board or without.
+    Switch(Prepared, &'q str, bool),
+    Reverse(Reversal, Direction),
+}
+
+impl Deed<'_> {
+    fn prepared(&self) -> Option<&Prepared> {
+        match self {
+            Self::Rewind(prepared, _) | Self::Switch(prepared, ..) => Some(prepared),
+            Self::Reverse(Reversal::Files { prepared, .. }, _) => Some(prepared),
+            Self::Reverse(Reversal::Log { .. }, _) => None,
+        }
+    }
+
+    fn summary(&self) -> &str {
+        match self {
+            Self::Rewind(prepared, _) | Self::Switch(prepared, ..) => &prepared.summary,
+            Self::Reverse(Reversal::Files { prepared, .. }, _) => &prepared.summary,
+            Self::Reverse(Reversal::Log { summary, .. }, _) => summary,
+        }
+    }
+}
+
+/// Answers a question for a session, if the answer is its to carry out.
+fn prepare<'q>(ground: &Ground<'_>, session: &Session, question: &'q Question) -> Result<Deed<'q>, Trouble> {
+    let workspace = ground.workspace;
+    let mut deed = match question {
+        Question::Rewind { request, reasoning } => {
+            let board = request.target.as_ref().filter(|_| *reasoning);
+            Deed::Rewind(workspace.prepare_rewind(request)?, board)
+        }
+        Question::Switch { branch, reasoning } => {
+            expect_alone(ground, session)?;
+            let prepared = workspace.prepare_switch(branch)?;
+            if !ground.allow_others {
+                expect_own(ground, branch, &prepared, session)?;
+            }
+            Deed::Switch(prepared, branch, *reasoning)
+        }
+        Question::Undo(operation) => {
+            let reversal = match ground.allow_others {
+                true => workspace.prepare_undo(Some(*operation))?,
+                false => workspace.prepare_own_undo(session.id, Some(*operation))?,
+            };
+            Deed::Reverse(reversal, Direction::Undo)
+        }
+        Question::Redo => {
+            let reversal = match ground.allow_others {
+                true => workspace.prepare_redo()?,
+                false => workspace.prepare_own_redo(session.id)?,
+            };
+            Deed::Reverse(reversal, Direction::Redo)
+        }
+    };
+    let by = (session.agent != Session::PERSON).then_some(session.id);
+    match &mut deed {
+        Deed::Rewind(prepared, _) | Deed::Switch(prepared, ..) => prepared.by = by,
+        Deed::Reverse(Reversal::Files { prepared, .. }, _) => prepared.by = by,
+        Deed::Reverse(Reversal::Log { .. }, _) => {}
+    }
+    Ok(deed)
+}
+
+/// Refuses a switch that would take what others changed out of sight.
+fn expect_own(
+    ground: &Ground<'_>,
+    branch: &str,
+    prepared: &Prepared,
+    session: &Session,
+) -> Result<(), Trouble> {
+    let in_the_way = ground.workspace.in_the_way(branch, prepared, session.id)?;
+    if in_the_way.is_empty() {
+        return Ok(());
+    }
+    let more = in_the_way.len().saturating_sub(LEFT);
+    let mut paths: Vec<String> = in_the_way.iter().take(LEFT).map(ToString::to_string).collect();
+    if more > 0 {
+        paths.push(format!("{more} more"));
+    }
+    Err(Trouble::new(format!(
+        "branch {branch} has other files where others than you changed something since: {}",
+        paths.join(", ")
+    ))
+    .hint("take back only your own changes with rewind_plan; a person can go there with \"stepback branch switch\""))
+}
+
+/// Plans and shows what a question leads to, and keeps the question for who agrees.
+pub(super) fn show_plan(
+    ground: &Ground<'_>,
+    args: &Args,
+    session: &Session,
+    question: Question,
+) -> Result<Reply, Trouble> {
+    let deed = prepare(ground, session, &question)?;
+    let id = fingerprint(ground, &question, &deed);
+    let reply = shown(&id, &deed, limit(args, 30));
+    ground.plans.keep(Shown { id, workspace: ground.workspace.record.id, session: session.id, question });
+    Ok(reply)
+}
+
+/// Who agrees to an id agrees to this question with this answer.
+fn fingerprint(ground: &Ground<'_>, question: &Question, deed: &Deed<'_>) -> String {
+    let (plan, warnings) = match deed.prepared() {
+        Some(prepared) => (
+            Hash::of(ObjectKind::Plan, &prepared.plan.encode()).to_string(),
+            format!("{:?}", prepared.warnings),
+        ),
+        None => Default::default(),
+    };
+    let content = format!("{} {question:?} {} {warnings} {plan}", ground.workspace.record.id, deed.summary());
+    Hash::of(ObjectKind::Blob, content.as_bytes()).to_string().chars().take(16).collect()
+}
+
+fn left(items: &[LeftAlone]) -> Vec<String> {
+    let conflicts = items.iter().filter(|item| item.is_conflict());
+    conflicts.take(LEFT).map(|item| format!("{}: {}", item.path, item.reason)).collect()
+}
+
+fn shown(id: &str, deed: &Deed<'_>, most: usize) -> Reply {
+    let prepared = deed.prepared();
+    let all = prepared.map_or(&[][..], |prepared| &prepared.plan.changes);
+    let changes: Vec<String> =
+        all.iter().take(most).map(|change| format!("{} {}", change.verb(), change.path)).collect();
+    let more = all.len().saturating_sub(most);
+    let left = prepared.map_or_else(Vec::new, |prepared| left(&prepared.plan.left_alone));
+    let warnings = prepared.map_or(&[][..], |prepared| &prepared.warnings);
+    let mut lines = vec![format!("Plan {id}: {}", deed.summary())];
+    lines.extend(changes.iter().map(|change| format!("  {change}")));
+    let mut structured = json!({ "plan": id, "summary": deed.summary(), "changes": changes });
+    if all.is_empty() {
+        lines.push("  no file changes".to_owned());
+    }
+    if more > 0 {
+        structured["changes_more"] = json!(more);
+        lines.push(format!("  … and {more} more"));
+    }
+    if !left.is_empty() {
+        lines.extend(left.iter().map(|item| format!("  left alone: {item}")));
+        structured["left_alone"] = json!(left);
+    }
+    if !warnings.is_empty() {
+        lines.extend(warnings.iter().map(|warning| format!("  warning: {warning}")));
+        structured["warnings"] = json!(warnings);
+    }
+    Reply { text: lines.join("\n"), structured }
+}
+
+/// What [`shown`] gives.
+pub(super) fn plan_schema() -> serde_json::Value {
+    object(
+        &[
+            ("plan", text("For rewind_apply")),
+            ("summary", text("")),
+            ("changes", texts("Of files")),
+            ("changes_more", whole("Not listed")),
+            ("left_alone", texts("What stays, and why")),
+            ("warnings", texts("")),
+        ],
+        &["plan", "summary", "changes"],
+    )
+}
+
+pub(super) fn apply() -> Tool {
+    Tool {
+        name: "rewind_apply",
+        title: "Do what a plan says",
+        description: "Does what a plan of rewind_plan, switch_plan or undo_plan says, if it is still what would happen. What is there now is kept first; undo_plan takes it back.",
+        input: object(&[("plan", text("The plan, by its id"))], &["plan"]),
+        output: object(
+            &[
+                ("summary", text("")),
+                ("done", whole("Files that were changed")),
+                ("operation", whole("For undo_plan")),
+                ("before", whole("The step that keeps what was there")),
+                ("after", whole("The step that was reached")),
+                ("left_alone", texts("What stayed, and why")),
+                ("board", texts("What changed on the board")),
+            ],
+            &["summary", "done"],
+        ),
+        hints: Hints { read_only: false, destructive: true, idempotent: false, open_world: false },
+        slow: false,
+        makes: false,
+        run: carry_out,
+    }
+}
+
+fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+    let id = args.need("plan")?;
+    let workspace = ground.workspace;
+    let unknown = || {
+        let shown: String = id.chars().take(40).collect();
+        Trouble::new(format!("there is no plan \"{shown}\"")).hint(
+            "make one with rewind_plan, switch_plan or undo_plan; plans are kept as long as this server runs",
+        )
+    };
+    let kept =
+        ground.plans.get(id).filter(|kept| kept.workspace == workspace.record.id).ok_or_else(unknown)?;
+    let own = ground.own()?;
+    let session = workspace.store().session(kept.session)?.ok_or_else(unknown)?;
+    if session.id != own.id && !ground.allow_others {
+        return Err(not_yours(&session, &own));
+    }
+    let mut thinker = Thinker::new(workspace, &session);
+    if let Question::Switch { reasoning: true, .. } = kept.question {
+        // Before the workspace is locked by what is prepared.
+        thinker.leave(&workspace.present_branch()?)?;
+    }
+    let deed = prepare(ground, &session, &kept.question)?;
+    let now = fingerprint(ground, &kept.question, &deed);
+    if now != id {
+        let new = shown(&now, &deed, 30);
+        ground.plans.keep(Shown { id: now, ..kept.clone() });
+        return Err(Trouble::new(format!(
+            "something changed since the plan was made, and nothing was done; the new plan is:\n{}",
+            new.text
+        ))
+        .hint("look at it and call rewind_apply with its id"));
+    }
+    let summary = deed.summary().to_owned();
+    let report = match deed {
+        Deed::Rewind(prepared, None) if prepared.plan.is_empty() => {
+            return Err(Trouble::new("the plan changes nothing"));
+        }
+        Deed::Rewind(prepared, board) => {
+            let report = workspace.apply(prepared)?;
+            let back = |target: &StoredCheckpoint| {
+                let moment = Moment::Step(target.checkpoint.step.number);
+                thinker.restore_with(&moment, report.operation.id)
+            };
+            let board = board.map(back).transpose()?;
+            Some(Report { board, ..report })
+        }
+        Deed::Switch(prepared, branch, true) => Some(thinker.switch(branch, prepared)?),
+        Deed::Switch(prepared, branch, false) => Some(workspace.switch(branch, prepared)?),
+        Deed::Reverse(reversal, direction) => workspace.reverse_now(reversal, direction)?,
+    };
+    ground.plans.forget(id);
+    Ok(told(&summary, report.as_ref()))
+}
+
+/// What was done.
+fn told(summary: &str, report: Option<&Report>) -> Reply {
+    let Some(report) = report else {
+        let text = format!("Done: {summary}. No file was touched.");
+        return Reply { text, structured: json!({ "summary": summary, "done": 0 }) };
+    };
+    let mut left_alone = report.left_alone.clone();
+    let mut done = 0_u64;
+    for (change, outcome) in &report.outcomes {
+        match outcome {
+            Outcome::Done => done += 1,
+            Outcome::LeftAlone(reason) => {
+                left_alone.push(LeftAlone::conflict(change.path.clone(), reason.clone()));
+            }
+        }
+    }
+    let left_alone = left(&left_alone);
+    let mut lines = vec![format!(
+        "Done: {summary}. {done} paths changed; #{} keeps what was there before.",
+        report.before
+    )];
+    let mut structured = json!({
+        "summary": summary,
+        "done": done,
+        "operation": report.operation.number,
+        "before": report.before,
+        "after": report.after,
+    });
+    if !left_alone.is_empty() {
+        lines.extend(left_alone.iter().map(|item| format!("  left alone: {item}")));
+        structured["left_alone"] = json!(left_alone);
+    }
+    if let Some(Joined { diff, .. }) = &report.board {
+        let said: Vec<&String> = diff.changes.iter().map(|change| &change.sentence).take(BOARD).collect();
+        lines.extend(said.iter().map(|sentence| format!("  board: {sentence}")));
+        structured["board"] = json!(said);
+    }
+    Reply { text: lines.join("\n"), structured }
+}
