@@ -5,5 +5,6 @@
 mod checks;
 mod own;
 mod place;
+mod stores;
 mod time;
 mod trial;

@@ -1,7 +1,7 @@
 //! A workspace in which an agent thinks.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use stepback_engine::reason::{Thinker, Thought};
@@ -14,9 +14,11 @@ use stepback_model::env::Env;
 use stepback_model::event::Event;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
+use stepback_postgres::PostgresStore;
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::memory::MemoryStore;
+use stepback_testkit::postgres::Server;
 use stepback_testkit::tree;
 use stepback_worktree::rules::Budget;
 
@@ -39,31 +41,44 @@ impl Env for Clock {
 }
 
 pub struct Place {
-    _dir: tempfile::TempDir,
     pub root: PathBuf,
     pub store: Box<dyn Store>,
     clock: Clock,
+    // After the store, which says goodbye to it.
+    _server: Option<Server>,
+    _dir: tempfile::TempDir,
 }
 
 impl Place {
     pub fn new() -> Self {
-        Self::with(false)
+        Self::with(|top| (Box::new(EmbeddedStore::open(&top.join("store")).unwrap()), None))
     }
 
     pub fn in_memory() -> Self {
-        Self::with(true)
+        Self::with(|_| (Box::new(MemoryStore::new(1 << 30)), None))
     }
 
-    fn with(memory: bool) -> Self {
+    pub fn in_postgres() -> Self {
+        Self::with(|top| {
+            let server = Server::start();
+            let store = PostgresStore::open(&server.database(), &top.join("store")).unwrap();
+            (Box::new(store), Some(server))
+        })
+    }
+
+    /// One place for each kind of store, all alike.
+    pub fn in_every_store() -> [Self; 3] {
+        [Self::new(), Self::in_memory(), Self::in_postgres()]
+    }
+
+    fn with(open: impl FnOnce(&Path) -> (Box<dyn Store>, Option<Server>)) -> Self {
         let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
         let top = dir.path().canonicalize().unwrap();
         let root = top.join("work");
         fs::create_dir(&root).unwrap();
-        let store: Box<dyn Store> = match memory {
-            true => Box::new(MemoryStore::new(1 << 30)),
-            false => Box::new(EmbeddedStore::open(&top.join("store")).unwrap()),
-        };
-        Self { _dir: dir, root, store, clock: Clock(AtomicI64::new(START), AtomicI64::new(1)) }
+        let (store, server) = open(&top);
+        let clock = Clock(AtomicI64::new(START), AtomicI64::new(1));
+        Self { root, store, clock, _server: server, _dir: dir }
     }
 
     pub fn engine(&self) -> Engine<'_> {

@@ -37,7 +37,7 @@ fn replayed(workspace: &Workspace<'_>, session: &Session) -> Vec<(u64, Mind)> {
 
 #[test]
 fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
-    for place in [Place::new(), Place::in_memory()] {
+    for place in Place::in_every_store() {
         let engine = place.engine();
         let workspace = engine.workspace(&place.root).unwrap();
         let session = place.session(&workspace);
