@@ -1,11 +1,13 @@
 //! What stepback offers to agents: its tools, resources and prompts, over a workspace that the host opens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use stepback_engine::Workspace;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
+use stepback_store::port::CommitMark;
 
 use crate::join::{self, Joined, Whose};
 use crate::plans::Plans;
@@ -247,6 +249,27 @@ impl<H: Host> Service for Desk<H> {
 
     fn read(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
         self.on_ground(asked, (true, false), None, |ground| resources::read(ground, uri)).map_err(refused)
+    }
+
+    fn tells(&self) -> bool {
+        true
+    }
+
+    fn mark(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<String>, Refusal> {
+        self.on_ground(asked, (true, false), None, |ground| resources::mark(ground, uri)).map_err(refused)
+    }
+
+    fn wait(&self, seen: Option<u64>, patience: Duration) -> Result<u64, Refusal> {
+        let mut now = 0;
+        let waited = self.host.with_workspace(true, &mut |workspace| {
+            let store = workspace.store();
+            now = match seen {
+                Some(seen) => store.wait_for_commit(CommitMark(seen), patience)?.0,
+                None => store.mark()?.0,
+            };
+            Ok(())
+        });
+        waited.map(|()| now).map_err(refused)
     }
 
     fn prompts(&self) -> Vec<Value> {

@@ -3,18 +3,23 @@
 //! The answer is one JSON document, or a stream of events where somebody wants to hear how the work goes on. In revisions in
 //! which requests stand for themselves, headers repeat what the body says, for whoever stands between and cannot read it; if
 //! they say something else, the request is refused. Who may ask at all is decided before anything comes here.
+//!
+//! Who wants to be told of changes opens a stream for it, which only revisions without sessions allow: before them, what is
+//! told belongs to a session, and here there are none.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use futures_util::stream;
+use futures_util::stream::{self, Stream, StreamExt};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use crate::listen::{LOOK, Subscription};
 use crate::protocol;
 use crate::revision::{self, Era, LEGACY, MODERN};
 use crate::rpc::{
@@ -32,19 +37,38 @@ const NAME: &str = "mcp-name";
 pub trait Offers: Send + Sync + 'static {
     /// What is offered.
     fn service(&self, address: &Uri) -> Result<Arc<dyn Service>, Refusal>;
+
+    /// Whether the server is about to end, so that streams must.
+    fn is_closing(&self) -> bool {
+        false
+    }
 }
+
+/// Most streams that tell of changes.
+const STREAMS: usize = 64;
+/// Messages of a stream that wait to be read.
+const UNREAD: usize = 16;
+/// After so long without news, somebody hears that there are none.
+const QUIET: Duration = Duration::from_secs(15);
 
 /// Answers at `/mcp`.
 pub fn router(offers: Arc<dyn Offers>) -> Router {
+    let room = Arc::new(Semaphore::new(STREAMS));
     let answer = move |uri: Uri, headers: HeaderMap, body: Bytes| {
-        let offers = Arc::clone(&offers);
-        async move { answer(&*offers, &uri, &headers, &body).await }
+        let (offers, room) = (Arc::clone(&offers), Arc::clone(&room));
+        async move { answer(&offers, room, &uri, &headers, &body).await }
     };
     // There is no stream that nobody asked for, and no session to end: those methods are not allowed.
     Router::new().route("/mcp", post(answer))
 }
 
-async fn answer(offers: &dyn Offers, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn answer(
+    offers: &Arc<dyn Offers>,
+    room: Arc<Semaphore>,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Response {
     let said = |name: header::HeaderName| {
         headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     };
@@ -69,13 +93,24 @@ async fn answer(offers: &dyn Offers, uri: &Uri, headers: &HeaderMap, body: &[u8]
         Ok(service) => service,
         Err(refusal) => return refuse(status(era, &refusal), &refusal),
     };
+    if method == "subscriptions/listen" && era == Era::Modern && service.tells() {
+        let Ok(place) = room.try_acquire_owned() else {
+            let full = Refusal::new(INTERNAL_ERROR, format!("there are {STREAMS} streams open already"));
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, &full);
+        };
+        return match listening(Arc::clone(offers), service, id.clone(), params, place).await {
+            Ok(stream) => stream,
+            Err(refusal) => refuse(status(era, &refusal), &refusal),
+        };
+    }
     let listens = said(header::ACCEPT).contains("text/event-stream");
     let wants_progress = params.get("_meta").is_some_and(|meta| meta.get("progressToken").is_some());
     if listens && wants_progress && method == "tools/call" {
         return streamed(service, id, method, params, era);
     }
     let work = tokio::task::spawn_blocking(move || {
-        let asked = Asked { era, params: &params, client: client_of(&params), out: &|_| {} };
+        let pushes = era == Era::Modern;
+        let asked = Asked { era, params: &params, client: client_of(&params), pushes, out: &|_| {} };
         protocol::answer(&*service, &method, &asked)
     });
     let answered = work.await.unwrap_or_else(|_| Err(ended()));
@@ -89,23 +124,93 @@ fn ended() -> Refusal {
 
 /// Tells how the work goes on, and the answer at last.
 fn streamed(service: Arc<dyn Service>, id: Value, method: String, params: Params, era: Era) -> Response {
-    let (sender, receiver) = mpsc::unbounded_channel::<Value>();
+    let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let last = sender.clone();
     let work = tokio::task::spawn_blocking(move || {
         // Who does not listen any more has given the request up; what it does to the record is done.
-        let out = |message: Value| drop(sender.send(message));
-        let asked = Asked { era, params: &params, client: client_of(&params), out: &out };
+        let out = |message: Value| drop(sender.send(event(&message)));
+        let pushes = era == Era::Modern;
+        let asked = Asked { era, params: &params, client: client_of(&params), pushes, out: &out };
         protocol::answer(&*service, &method, &asked)
     });
     tokio::spawn(async move {
         let answered = work.await.unwrap_or_else(|_| Err(ended()));
-        let _ = last.send(rpc::answer(&id, answered));
+        let _ = last.send(event(&rpc::answer(&id, answered)));
     });
-    let events = stream::unfold(receiver, |mut receiver| async move {
-        let message = receiver.recv().await?;
-        let event = Bytes::from(format!("event: message\ndata: {message}\n\n"));
-        Some((Ok::<_, std::convert::Infallible>(event), receiver))
+    events(stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) }))
+}
+
+/// Tells of changes for as long as somebody listens.
+async fn listening(
+    offers: Arc<dyn Offers>,
+    service: Arc<dyn Service>,
+    id: Value,
+    params: Params,
+    place: OwnedSemaphorePermit,
+) -> Result<Response, Refusal> {
+    let opening = Arc::clone(&service);
+    let opened = tokio::task::spawn_blocking(move || {
+        let client = client_of(&params);
+        let asked = Asked { era: Era::Modern, params: &params, client, pushes: true, out: &|_| {} };
+        Subscription::open(&*opening, &asked, &id)
     });
+    let mut subscription = opened.await.unwrap_or_else(|_| Err(ended()))?;
+    // Who does not read is told less often, and nothing piles up for them.
+    let (sender, receiver) = mpsc::channel::<Bytes>(UNREAD);
+    tokio::spawn(async move {
+        let _place = place;
+        if sender.send(event(&subscription.acknowledged())).await.is_err() {
+            return;
+        }
+        let (mut seen, mut said) = (None, Instant::now());
+        loop {
+            let looked = tokio::task::spawn_blocking({
+                let service = Arc::clone(&service);
+                move || {
+                    let now = service.wait(seen, Duration::ZERO).ok().or(seen);
+                    let news = if now == seen { Vec::new() } else { subscription.news(&*service) };
+                    (subscription, now, news)
+                }
+            });
+            let Ok((back, now, news)) = looked.await else { return };
+            (subscription, seen) = (back, now);
+            let mut last: Vec<Bytes> = news.iter().map(event).collect();
+            let closing = offers.is_closing();
+            if closing {
+                last.extend(subscription.ended(&*service).as_ref().map(event));
+            } else if last.is_empty() && said.elapsed() >= QUIET {
+                last.push(Bytes::from_static(b":\n\n"));
+            }
+            if !last.is_empty() {
+                said = Instant::now();
+            }
+            for event in last {
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+            if closing {
+                return;
+            }
+            tokio::select! {
+                () = sender.closed() => return,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    });
+    Ok(events(stream::unfold(
+        receiver,
+        |mut receiver| async move { Some((receiver.recv().await?, receiver)) },
+    )))
+}
+
+fn event(message: &Value) -> Bytes {
+    Bytes::from(format!("event: message\ndata: {message}\n\n"))
+}
+
+/// A stream of what is sent.
+fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+    let events = events.map(Ok::<_, std::convert::Infallible>);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),

@@ -10,6 +10,7 @@ mod completion;
 pub mod desk;
 pub mod http;
 pub mod join;
+mod listen;
 mod page;
 pub mod plans;
 mod prompts;

@@ -17,9 +17,9 @@ pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<
         revision::check(asked.params)?;
     }
     let result = match (method, asked.era) {
-        ("initialize", Era::Legacy) => introduce(service, asked.params),
+        ("initialize", Era::Legacy) => introduce(service, asked),
         ("ping", Era::Legacy) => Ok(json!({})),
-        ("server/discover", Era::Modern) => Ok(discover(service)),
+        ("server/discover", Era::Modern) => Ok(discover(service, asked)),
         ("tools/list", _) => single_page(asked.params, "tools", service.tools()),
         ("tools/call", _) => call(service, asked),
         ("resources/list", _) => service.resources(asked, cursor(asked.params)?),
@@ -38,6 +38,14 @@ pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<
         (Era::Legacy, result) => Ok(result),
         (Era::Modern, Value::Object(result)) => Ok(standing_for_itself(service, method, result)),
         (Era::Modern, _) => Err(Refusal::new(INTERNAL_ERROR, "the answer is no object")),
+    }
+}
+
+/// The result of a request that stands for itself and has nothing more to say than `result`.
+pub fn complete_result(service: &dyn Service, result: Value) -> Value {
+    match result {
+        Value::Object(result) => standing_for_itself(service, "", result),
+        other => other,
     }
 }
 
@@ -61,26 +69,30 @@ fn standing_for_itself(service: &dyn Service, method: &str, mut result: Map<Stri
     Value::Object(result)
 }
 
-fn capabilities() -> Value {
-    json!({ "tools": {}, "resources": {}, "prompts": {}, "completions": {} })
+fn capabilities(service: &dyn Service, asked: &Asked<'_>) -> Value {
+    let resources = match service.tells() && asked.pushes {
+        true => json!({ "subscribe": true }),
+        false => json!({}),
+    };
+    json!({ "tools": {}, "resources": resources, "prompts": {}, "completions": {} })
 }
 
-fn introduce(service: &dyn Service, params: &Params) -> Result<Value, Refusal> {
-    let wanted = text(params, "protocolVersion")?;
+fn introduce(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+    let wanted = text(asked.params, "protocolVersion")?;
     let about = service.about();
     Ok(json!({
         "protocolVersion": revision::agreed(wanted),
-        "capabilities": capabilities(),
+        "capabilities": capabilities(service, asked),
         "serverInfo": about.document(),
         "instructions": about.instructions,
     }))
 }
 
-fn discover(service: &dyn Service) -> Value {
+fn discover(service: &dyn Service, asked: &Asked<'_>) -> Value {
     let about = service.about();
     json!({
         "supportedVersions": revision::all(),
-        "capabilities": capabilities(),
+        "capabilities": capabilities(service, asked),
         "instructions": about.instructions,
     })
 }

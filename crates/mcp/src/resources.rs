@@ -150,6 +150,36 @@ pub fn read(ground: &Ground<'_>, uri: &str) -> Result<Option<Value>, Trouble> {
     Ok(found.map(|(kind, text)| json!([{ "uri": uri, "mimeType": kind, "text": text }])))
 }
 
+/// What stands for what is at an address: something else once that has changed. `None` for what nobody is told of: what is
+/// past does not change.
+pub fn mark(ground: &Ground<'_>, uri: &str) -> Result<Option<String>, Trouble> {
+    let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
+    let board = |session: &Session| format!("{} {:?}", session.id, session.info.slots.reasoning);
+    Ok(match rest.split_once('/').unwrap_or((rest, "")) {
+        ("mind", "") => Some(board(&ground.session()?)),
+        ("recovery", "") => {
+            let session = ground.session()?;
+            Some(format!("{} {}", board(&session), newest(ground, &session)?))
+        }
+        ("sessions", "") => {
+            let sessions = ground.workspace.agent_sessions()?;
+            Some(sessions.iter().map(|known| told(known, ground).to_string()).collect())
+        }
+        ("session", id) if !id.is_empty() => match absent(ground.workspace.find_session(&decoded(id)))? {
+            Some(session) => Some(format!("{} {}", told(&session, ground), newest(ground, &session)?)),
+            None => None,
+        },
+        _ => None,
+    })
+}
+
+/// The number of the newest step of a session.
+fn newest(ground: &Ground<'_>, session: &Session) -> Result<u64, Trouble> {
+    let query = Query { session: Some(session.id), limit: Some(1), ..Query::default() };
+    let steps = ground.workspace.store().steps(ground.workspace.record.id, &query)?;
+    Ok(steps.first().map_or(0, |stored| stored.checkpoint.step.number))
+}
+
 type Content = (&'static str, String);
 
 fn markdown(text: String) -> Content {

@@ -3,6 +3,8 @@
 //! The protocol ([`crate::protocol`]) is written against this trait, so that the tools of stepback and the fixtures that the
 //! official conformance suite wants to see are served by the same code.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use crate::revision::{CLIENT, Era};
@@ -36,6 +38,8 @@ pub struct Asked<'a> {
     pub params: &'a Params,
     /// The program that asks, in its own words.
     pub client: Option<&'a str>,
+    /// Whether messages can be sent that answer nothing, so that somebody can be told of changes.
+    pub pushes: bool,
     /// Takes messages that go out before the answer.
     pub out: &'a (dyn Fn(Value) + Sync),
 }
@@ -79,6 +83,22 @@ pub trait Service: Send + Sync {
 
     /// What is at an address: a list of contents. `None` if there is nothing.
     fn read(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<Value>, Refusal>;
+
+    /// Whether somebody can be told of changes of resources.
+    fn tells(&self) -> bool {
+        false
+    }
+
+    /// What stands for a resource as it is now: something else once it has changed. `None` if nobody is told of that.
+    fn mark(&self, _asked: &Asked<'_>, _uri: &str) -> Result<Option<String>, Refusal> {
+        Ok(None)
+    }
+
+    /// Waits until something may have changed since `seen`, but no longer than `patience`, and gives what is seen now.
+    fn wait(&self, _seen: Option<u64>, patience: Duration) -> Result<u64, Refusal> {
+        std::thread::sleep(patience);
+        Ok(0)
+    }
 
     /// The prompts, always in the same order.
     fn prompts(&self) -> Vec<Value>;

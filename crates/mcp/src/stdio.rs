@@ -12,6 +12,7 @@ use std::thread;
 
 use serde_json::Value;
 
+use crate::listen::Listeners;
 use crate::protocol;
 use crate::revision::{self, Era};
 use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Message, Params, Refusal};
@@ -35,14 +36,23 @@ struct Line<W> {
     cancelled: Mutex<HashSet<String>>,
     /// Requests that are not answered yet.
     open: Mutex<HashSet<String>>,
+    /// Who wants to hear of changes.
+    listeners: Listeners,
 }
 
 /// Serves until the input ends.
 pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
-    let line = Line { output: Mutex::new(output), cancelled: Mutex::default(), open: Mutex::default() };
-    thread::scope(|threads| {
+    let line = Line {
+        output: Mutex::new(output),
+        cancelled: Mutex::default(),
+        open: Mutex::default(),
+        listeners: Listeners::default(),
+    };
+    let served = thread::scope(|threads| {
         let (queue, work) = mpsc::channel::<Request>();
         let line = &line;
+        let _stops = Stops(&line.listeners);
+        threads.spawn(move || line.listeners.tell(service, |message| line.send(message)));
         threads.spawn(move || {
             for request in work {
                 line.work(service, &request);
@@ -83,7 +93,18 @@ pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write 
             }
         }
         Ok(())
-    })
+    });
+    line.listeners.ended(service).iter().for_each(|message| line.send(message));
+    served
+}
+
+/// Ends the telling of changes with the input, however that ends.
+struct Stops<'l>(&'l Listeners);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 impl<W: Write + Send> Line<W> {
@@ -125,27 +146,60 @@ impl<W: Write + Send> Line<W> {
                 era: request.era,
                 params: &request.params,
                 client: request.client.as_deref(),
+                pushes: true,
                 out: &out,
             };
             // A bug in one tool must not take the others with it.
-            let answer =
-                panic::catch_unwind(AssertUnwindSafe(|| protocol::answer(service, &request.method, &asked)));
+            let answer = panic::catch_unwind(AssertUnwindSafe(|| self.answer(service, request, &asked)));
             let answer = answer.unwrap_or_else(|_| {
-                Err(Refusal::new(INTERNAL_ERROR, "the work on this request ended unexpectedly"))
+                Some(Err(Refusal::new(INTERNAL_ERROR, "the work on this request ended unexpectedly")))
             });
-            if !unwanted() {
-                self.send(&rpc::answer(&request.id, answer));
+            match answer {
+                Some(answer) if !unwanted() => self.send(&rpc::answer(&request.id, answer)),
+                Some(_) => {}
+                None => {
+                    // It goes on, unless it was given up meanwhile, which nobody says while this is held.
+                    let _open = locked(&self.open);
+                    if !unwanted() {
+                        return;
+                    }
+                    self.listeners.cancel(&request.id);
+                }
             }
         }
         locked(&self.open).remove(&key);
         locked(&self.cancelled).remove(&key);
     }
 
+    /// The answer to a request; none to one that is answered when the connection ends.
+    fn answer(
+        &self,
+        service: &dyn Service,
+        request: &Request,
+        asked: &Asked<'_>,
+    ) -> Option<Result<Value, Refusal>> {
+        match (request.method.as_str(), request.era) {
+            ("resources/subscribe", Era::Legacy) if service.tells() => {
+                Some(self.listeners.subscribe(service, asked))
+            }
+            ("resources/unsubscribe", Era::Legacy) if service.tells() => {
+                Some(self.listeners.unsubscribe(asked))
+            }
+            ("subscriptions/listen", Era::Modern) if service.tells() => {
+                self.listeners.open(service, asked, &request.id).err().map(Err)
+            }
+            (method, _) => Some(protocol::answer(service, method, asked)),
+        }
+    }
+
     fn told(&self, method: &str, params: &Params) {
         // What is answered already cannot be cancelled; to remember it would be to remember it for ever.
         if let ("notifications/cancelled", Some(id)) = (method, params.get("requestId")) {
             let key = id.to_string();
-            if locked(&self.open).contains(&key) {
+            let mut open = locked(&self.open);
+            if self.listeners.cancel(id) {
+                open.remove(&key);
+            } else if open.contains(&key) {
                 locked(&self.cancelled).insert(key);
             }
         }

@@ -70,6 +70,11 @@ impl Live {
         self.closing.send_replace(true);
     }
 
+    /// Whether the server is about to end.
+    pub fn is_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
     fn subscribe(&self, work: &Work) -> watch::Receiver<Seen> {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = self.seen.subscribe();

@@ -61,6 +61,10 @@ impl Offers for Addresses {
         let options = Options { whose, allow_others, allow_commands: self.allow_commands };
         Ok(Arc::new(Desk::with_plans(host, options, Arc::clone(&self.plans))))
     }
+
+    fn is_closing(&self) -> bool {
+        self.work.live().is_closing()
+    }
 }
 
 /// A workspace of the store.

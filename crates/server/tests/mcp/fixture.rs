@@ -167,6 +167,14 @@ impl Service for Fixture {
         })
     }
 
+    fn tells(&self) -> bool {
+        true
+    }
+
+    fn mark(&self, _: &Asked<'_>, uri: &str) -> Result<Option<String>, Refusal> {
+        Ok((uri == "test://watched-resource").then(|| "always the same".to_owned()))
+    }
+
     fn prompts(&self) -> Vec<Value> {
         let argument = |name: &str| json!({ "name": name, "description": name, "required": true });
         vec![

@@ -25,6 +25,7 @@ mod mcp;
 mod mcp_branches;
 mod mcp_client;
 mod mcp_http;
+mod mcp_listen;
 mod mcp_wire;
 mod mind;
 mod postgres;

@@ -1,0 +1,232 @@
+//! Telling of changes: who wants to hear of which resources, and what was seen of them last.
+//!
+//! Up to 2025-11-25 a client subscribes to one address after the other, for its connection. From 2026-07-28 on it opens
+//! subscriptions, each with all the addresses it is about, and every message says which one it belongs to. Nothing is kept of
+//! a resource but a mark, which is another one once it has changed; when something was recorded, marks are looked at again.
+
+use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::protocol;
+use crate::revision::{self, Era};
+use crate::rpc::{self, Params, Refusal, notification};
+use crate::service::{Asked, Service};
+
+/// How long one look for something new waits.
+pub const LOOK: Duration = Duration::from_millis(250);
+/// How long to wait when the store does not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Most addresses that one subscription is about.
+const MOST: usize = 100;
+/// Most subscriptions of one connection.
+const SUBSCRIPTIONS: usize = 100;
+/// Where a message says which subscription it belongs to.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// What somebody wants to hear about.
+#[derive(Debug)]
+pub struct Subscription {
+    /// The request that opened it; none for what a connection subscribed to one by one.
+    id: Option<Value>,
+    params: Params,
+    client: Option<String>,
+    marks: BTreeMap<String, String>,
+}
+
+impl Subscription {
+    /// What a request to listen asks for, as far as somebody can be told.
+    pub fn open(service: &dyn Service, asked: &Asked<'_>, id: &Value) -> Result<Self, Refusal> {
+        revision::check(asked.params)?;
+        let Some(Value::Object(wanted)) = asked.params.get("notifications") else {
+            return Err(Refusal::params("\"notifications\" must be given, as an object"));
+        };
+        let addresses = match wanted.get("resourceSubscriptions") {
+            None => &[][..],
+            Some(Value::Array(addresses)) => addresses,
+            Some(_) => return Err(Refusal::params("\"resourceSubscriptions\" must be a list of addresses")),
+        };
+        if addresses.len() > MOST {
+            return Err(Refusal::params(format!("a subscription is about at most {MOST} resources")));
+        }
+        let mut marks = BTreeMap::new();
+        for address in addresses {
+            let address = address.as_str().ok_or_else(|| Refusal::params("an address must be a text"))?;
+            if let Some(mark) = service.mark(asked, address)? {
+                marks.insert(address.to_owned(), mark);
+            }
+        }
+        let (params, client) = (asked.params.clone(), asked.client.map(str::to_owned));
+        Ok(Self { id: Some(id.clone()), params, client, marks })
+    }
+
+    /// The first message: what will be told.
+    pub fn acknowledged(&self) -> Value {
+        let mut told = json!({});
+        if !self.marks.is_empty() {
+            told["resourceSubscriptions"] = self.marks.keys().cloned().collect();
+        }
+        let params = self.stamped(json!({ "notifications": told }));
+        notification("notifications/subscriptions/acknowledged", params)
+    }
+
+    /// The last message: nothing will be told any more.
+    pub fn ended(&self, service: &dyn Service) -> Option<Value> {
+        let id = self.id.as_ref()?;
+        Some(rpc::answer(id, Ok(protocol::complete_result(service, self.stamped(json!({}))))))
+    }
+
+    /// Messages about what changed since it was looked at last. What cannot be looked at now is looked at later.
+    pub fn news(&mut self, service: &dyn Service) -> Vec<Value> {
+        let era = if self.id.is_some() { Era::Modern } else { Era::Legacy };
+        let client = self.client.as_deref();
+        let asked = Asked { era, params: &self.params, client, pushes: true, out: &|_| {} };
+        let mut changed = Vec::new();
+        for (address, seen) in &mut self.marks {
+            if let Ok(Some(mark)) = service.mark(&asked, address)
+                && mark != *seen
+            {
+                *seen = mark;
+                changed.push(address.clone());
+            }
+        }
+        let updated = |uri: String| {
+            notification("notifications/resources/updated", self.stamped(json!({ "uri": uri })))
+        };
+        changed.into_iter().map(updated).collect()
+    }
+
+    fn stamped(&self, mut params: Value) -> Value {
+        if let Some(id) = &self.id {
+            params["_meta"] = json!({ SUBSCRIPTION: id });
+        }
+        params
+    }
+}
+
+/// Everybody who listens on one connection.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    all: Vec<Subscription>,
+    /// Somebody came since marks were looked at last.
+    fresh: bool,
+    over: bool,
+}
+
+impl Listeners {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A mark that was not looked at is looked at again, whoever panicked.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Subscribes the connection to an address.
+    pub fn subscribe(&self, service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
+        let address = address(asked)?;
+        let Some(mark) = service.mark(asked, address)? else {
+            let shown: String = address.chars().take(200).collect();
+            return Err(Refusal::params(format!("nobody is told when {shown} changes")));
+        };
+        let mut state = self.state();
+        if !state.all.iter().any(|known| known.id.is_none()) {
+            let client = asked.client.map(str::to_owned);
+            let (params, marks) = (Params::new(), BTreeMap::new());
+            state.all.push(Subscription { id: None, params, client, marks });
+        }
+        if let Some(own) = state.all.iter_mut().find(|known| known.id.is_none()) {
+            if own.marks.len() >= MOST && !own.marks.contains_key(address) {
+                return Err(Refusal::params(format!("a connection subscribes to at most {MOST} resources")));
+            }
+            own.marks.insert(address.to_owned(), mark);
+        }
+        self.woken(state);
+        Ok(json!({}))
+    }
+
+    /// Takes that back.
+    pub fn unsubscribe(&self, asked: &Asked<'_>) -> Result<Value, Refusal> {
+        let address = address(asked)?;
+        let mut state = self.state();
+        for own in state.all.iter_mut().filter(|known| known.id.is_none()) {
+            own.marks.remove(address);
+        }
+        state.all.retain(|known| known.id.is_some() || !known.marks.is_empty());
+        Ok(json!({}))
+    }
+
+    /// Opens a subscription of its own; what it is about goes out at once.
+    pub fn open(&self, service: &dyn Service, asked: &Asked<'_>, id: &Value) -> Result<(), Refusal> {
+        let subscription = Subscription::open(service, asked, id)?;
+        let mut state = self.state();
+        if state.all.len() >= SUBSCRIPTIONS {
+            return Err(Refusal::params(format!("there are {SUBSCRIPTIONS} subscriptions already")));
+        }
+        (asked.out)(subscription.acknowledged());
+        state.all.push(subscription);
+        self.woken(state);
+        Ok(())
+    }
+
+    fn woken(&self, mut state: MutexGuard<'_, State>) {
+        state.fresh = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the subscription that a request opened; false if there is none.
+    pub fn cancel(&self, id: &Value) -> bool {
+        let mut state = self.state();
+        let before = state.all.len();
+        state.all.retain(|known| known.id.as_ref() != Some(id));
+        state.all.len() < before
+    }
+
+    /// Tells what changes, until it is over.
+    pub fn tell(&self, service: &dyn Service, send: impl Fn(&Value)) {
+        let mut seen = None;
+        loop {
+            let state = self.state();
+            let idle = |state: &mut State| state.all.is_empty() && !state.over;
+            let state = self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+            if state.over {
+                return;
+            }
+            drop(state);
+            let Ok(now) = service.wait(seen, LOOK) else {
+                std::thread::sleep(AGAIN);
+                continue;
+            };
+            let mut state = self.state();
+            if seen.replace(now) != Some(now) || std::mem::take(&mut state.fresh) {
+                // Whatever is wrong with one resource, the connection is not to end for it.
+                let look = AssertUnwindSafe(|| {
+                    state.all.iter_mut().flat_map(|known| known.news(service)).for_each(|news| send(&news));
+                });
+                let _ = panic::catch_unwind(look);
+            }
+        }
+    }
+
+    /// Nobody is told anything from now on.
+    pub fn stop(&self) {
+        self.state().over = true;
+        self.changed.notify_all();
+    }
+
+    /// The last messages of all that is still open.
+    pub fn ended(&self, service: &dyn Service) -> Vec<Value> {
+        self.state().all.drain(..).filter_map(|known| known.ended(service)).collect()
+    }
+}
+
+fn address<'a>(asked: &Asked<'a>) -> Result<&'a str, Refusal> {
+    let address = asked.params.get("uri").and_then(Value::as_str);
+    address.ok_or_else(|| Refusal::params("\"uri\" must be given, as a text"))
+}
