@@ -105,6 +105,41 @@ fn claude_finds_its_board_after_a_compaction() {
     counterparts.keep("claude-recovery.md", &world.stepback(&["recover", "--session", &session]));
 }
 
+/// What the agent changes on the branch of its experiment is its own, so that nothing is in the way back.
+#[test]
+fn claude_tries_something_out_on_a_branch() {
+    let world = World::new(&[("cache.txt", "on\n"), ("notes.txt", "mine\n")]);
+    fs::create_dir_all(world.home.join(".claude")).unwrap();
+    fs::write(world.home.join(".claude/settings.json"), r#"{"permissions":{"allow":["mcp__stepback"]}}"#)
+        .unwrap();
+    world.init(Agent::Claude, &["--user", "--mcp"]);
+    let script = Script::new([
+        tool("hypothesis", json!({ "do": "propose", "statement": "it is the cache" })),
+        tool(
+            "experiment",
+            json!({ "do": "start", "branch": "no-cache", "hypothesis": "H1", "success": "it is fast" }),
+        ),
+        Turn::shell("echo off > cache.txt && echo fast > result.txt"),
+        tool(
+            "experiment",
+            json!({ "do": "end", "experiment": "X1", "outcome": "succeeded", "result": "it is fast" }),
+        ),
+        tool("switch_plan", json!({ "branch": "main", "reasoning": true })),
+        Turn::text("It was the cache."),
+    ]);
+    let run = world.hooked(Agent::Claude).script(script).run("make it fast").succeeds();
+    let results = run.turns()[5].body["messages"].to_string();
+    assert!(!results.contains("\"is_error\":true"), "{results}");
+    assert!(results.contains("switch to branch main") && results.contains("restore cache.txt"), "{results}");
+    assert!(results.contains("delete result.txt") && !results.contains("notes.txt"), "{results}");
+    let board = world.json(&["mind", "--session", &run.session()]);
+    assert_eq!(board["experiments"][0]["status"], "succeeded", "{board:#}");
+    world.stepback(&["branch", "switch", "main", "--yes"]);
+    assert_eq!(fs::read_to_string(world.work.join("cache.txt")).unwrap(), "on\n");
+    assert!(!world.work.join("result.txt").exists());
+    world.has_no_gap();
+}
+
 /// The settings that `init --mcp` writes are those the agent reads: it starts the server, and its model can call a tool.
 fn takes_a_note(agent: Agent, tool: &str) {
     let world = World::new(&[("a.txt", "a\n")]);
