@@ -162,12 +162,18 @@ pub fn op_log(context: &Context) -> Answer {
             (OpStatus::Done, true) => "  (undone)",
             (OpStatus::Done, false) => "",
         };
+        let by = operation.action.moved().and_then(|moved| moved.by);
+        let by = match by.map(|by| workspace.store().session(by)).transpose()?.flatten() {
+            Some(session) => format!("  (by {} {})", session.agent, session.id.short()),
+            None => String::new(),
+        };
         output::line(format!(
-            "{:>4}  {}  {:>12}  {}{}",
+            "{:>4}  {}  {:>12}  {}{}{}",
             paint.strong(operation.number),
             paint.name(operation.id.short()),
             paint.dim(operation.at.ago(now)),
             operation.summary,
+            paint.dim(by),
             paint.note(status)
         ));
     }

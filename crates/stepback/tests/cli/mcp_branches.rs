@@ -77,6 +77,10 @@ fn an_agent_tries_something_out_on_a_branch_and_comes_back_with_what_it_found() 
     let listed = agent.call("experiment", json!({ "do": "list" }));
     assert!(listed["experiments"].to_string().contains("ten fast runs"), "{listed:#}");
 
+    let log = world.ok(["op", "log"]).out;
+    let switch = log.lines().find(|line| line.contains("switch to branch main")).unwrap();
+    assert!(switch.contains("(by claude "), "people see who did it: {log}");
+
     // Undone, redone, and undone by the person, who has the last word.
     moved(&mut agent, "undo_plan", json!({ "operation": done["operation"] }));
     assert_eq!((read(&world, "cache.txt").as_str(), present(&mut agent).as_str()), ("off\n", "no-cache"));
