@@ -252,7 +252,7 @@ fn bench_server(workspace: &Workspace, options: &Options) -> Result<()> {
     let cache = workspace.target.join("bench-peers");
     fs::create_dir_all(&cache)?;
     let mut run = start(workspace, options)?;
-    let measured = server::measure(&mut run, &cache)?;
+    let measured = server::measure(workspace, &mut run, &cache)?;
     finish(workspace, run, "server", &measured.report(), &measured.json(), &measured.goals())
 }
 

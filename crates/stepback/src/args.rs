@@ -11,6 +11,7 @@ pub mod live;
 pub mod mcp;
 pub mod mind;
 pub mod play;
+pub mod quick;
 mod rewind;
 pub mod share;
 pub mod store;
@@ -84,6 +85,7 @@ A POINT names a moment:
 
 /// What to do.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Create, list, show, annotate and delete checkpoints
     #[command(subcommand)]
@@ -425,6 +427,7 @@ pub enum Command {
 
 /// Checkpoints.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Checkpoint {
     /// Keep everything as it is now
     #[command(
@@ -487,6 +490,7 @@ pub enum Checkpoint {
 
 /// Operations.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Op {
     /// List what stepback did, newest first
     #[command(after_help = "Examples:\n  stepback op log\n  stepback op log --json")]
@@ -584,7 +588,9 @@ mod tests {
             }
             command.get_subcommands().for_each(|command| check(command, globals));
         }
-        let command = Arguments::command();
+        let mut command = Arguments::command();
+        // Before that, commands have no arguments.
+        command.build();
         let globals = command.get_arguments().filter(|argument| argument.is_global_set());
         let globals: Vec<String> = globals.map(|argument| argument.get_id().to_string()).collect();
         assert!(globals.contains(&"json".to_string()));

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         eprintln!("stepback: cannot run behind the fence: {error}");
         return ExitCode::FAILURE;
     }
-    let arguments = parse().unwrap_or_else(|error| {
+    let arguments = parse(&words).unwrap_or_else(|error| {
         if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") {
             let message = error.render().to_string();
             failure::Failure::new(failure::Kind::Usage, message.trim_start_matches("error: ").trim_end())
@@ -43,10 +43,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse() -> Result<args::Arguments, clap::Error> {
-    // The definition of all commands is a tree of thousands of small allocations, not worth giving back one by one.
-    let command = args::groups::grouped(args::Arguments::command());
-    let command = Box::leak(Box::new(command));
-    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+fn parse(words: &[std::ffi::OsString]) -> Result<args::Arguments, clap::Error> {
+    // The definition of all commands is a tree of many small allocations, not worth giving back one by one.
+    let command = Box::leak(Box::new(args::Arguments::command()));
+    let quick = args::quick::matches(command, words);
+    if let Some(arguments) =
+        quick.and_then(|mut matches| args::Arguments::from_arg_matches_mut(&mut matches).ok())
+    {
+        return Ok(arguments);
+    }
+    let command = Box::leak(Box::new(args::groups::grouped(args::Arguments::command())));
+    let mut matches = command.try_get_matches_from_mut(words)?;
     args::Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(command))
 }

@@ -97,6 +97,7 @@ pub struct Agent {
 
 /// Breakpoints.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Breakpoint {
     /// Stop when something happens
     #[command(
@@ -150,6 +151,7 @@ pub struct AddBreakpoint {
 
 /// Branches.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Branch {
     /// Name a line of steps that begins at a point
     #[command(

@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 /// The store as a whole.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Store {
     /// Copy everything to an empty store, and read all of it back
     #[command(

@@ -10,7 +10,7 @@ use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
 use stepback_model::search::{Pattern, Phrase, Texts, Word, fold};
 
-use super::find::{self, Conditions};
+use super::find::{self, Conditions, Size};
 use super::index::Index;
 use super::log;
 use crate::error::StoreError;
@@ -123,7 +123,8 @@ impl Index {
             true => Query { by: By::Commit, oldest_first: false, ..search.among.clone() },
             false => search.among.clone(),
         };
-        let Conditions { sql, mut values } = Conditions::of(search.workspace, &among, "log.sessions");
+        let Conditions { sql, mut values } =
+            Conditions::of(search.workspace, &among, "log.sessions", Size::Many);
         let order = find::order(None, &among);
         let by_position = among.by == By::Commit && !among.oldest_first;
         let join = if sql.is_empty() && by_position {
@@ -175,7 +176,7 @@ struct Matching<'i> {
 
 impl<'i> Matching<'i> {
     fn new(index: &'i Index, search: &Search, expression: String) -> Result<Self, StoreError> {
-        let conditions = Conditions::of(search.workspace, &search.among, "log.sessions");
+        let conditions = Conditions::of(search.workspace, &search.among, "log.sessions", Size::Many);
         let range = match search.among.session {
             Some(session) => {
                 let sql = "SELECT min(position), max(position) FROM log.steps WHERE session = ?1";

@@ -26,12 +26,12 @@ impl Conditions {
     }
 
     /// Those of a query, without its cursor. `sessions` is the name of the table of sessions.
-    pub fn of(workspace: Option<WorkspaceId>, query: &Query, sessions: &str) -> Self {
+    pub fn of(workspace: Option<WorkspaceId>, query: &Query, sessions: &str, size: Size) -> Self {
         let mut all = Self::default();
         let text = |text: &String| Value::Text(text.clone());
         if let Some(workspace) = workspace {
             // A plus sign keeps an index from being used: a session, a call, a label narrow it down further.
-            let plus = if narrows(query) { "+" } else { "" };
+            let plus = if size == Size::Many && narrows(query) { "+" } else { "" };
             all.add(&format!("{plus}s.workspace = ?"), Value::Blob(workspace.as_bytes().to_vec()));
         }
         if let Some(session) = query.session {
@@ -128,16 +128,23 @@ fn indexes(workspace: Option<WorkspaceId>, query: &Query) -> Vec<&'static str> {
     needed
 }
 
-/// With fewer steps, looking at all of them is fast enough.
-const MANY: i64 = 20_000;
+/// With fewer steps, going through them in their order is fast enough.
+const MANY: u64 = 20_000;
+
+/// How many steps there are: whether questions have indexes of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    /// Few; there are none, and what narrows a question down is looked for in the order of the answer.
+    Few,
+    /// Many.
+    Many,
+}
 
 /// Makes the indexes that a question needs. Only for speed, so that it is no harm if somebody else is writing or the disk is full.
-fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) {
-    let steps =
-        || db.query_row("SELECT coalesce(max(position), 0) FROM steps", [], |row| row.get::<_, i64>(0));
+fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Size {
     let needed = indexes(workspace, query);
-    if needed.is_empty() || steps().is_ok_and(|steps| steps < MANY) {
-        return;
+    if needed.is_empty() || newest_position(db).is_ok_and(|steps| steps < MANY) {
+        return Size::Few;
     }
     for index in needed {
         let name = index.split(' ').next().unwrap_or_default();
@@ -148,6 +155,7 @@ fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) 
             let _ = db.execute_batch(&format!("CREATE INDEX IF NOT EXISTS {index}"));
         }
     }
+    Size::Many
 }
 
 fn number(number: u64) -> Value {
@@ -177,10 +185,8 @@ pub(super) fn steps(
     workspace: WorkspaceId,
     query: &Query,
 ) -> Result<Vec<StoredCheckpoint>, StoreError> {
-    if query.session.is_some() {
-        make_indexes(db, Some(workspace), &Query { session: query.session, ..Query::default() });
-    }
-    rows(db, Some(workspace), query, query.limit, |_, placed| placed.stored)
+    let size = make_indexes(db, Some(workspace), &Query { session: query.session, ..Query::default() });
+    rows(db, (Some(workspace), query, size), query.limit, |_, placed| placed.stored)
 }
 
 pub(super) fn page(
@@ -188,26 +194,31 @@ pub(super) fn page(
     workspace: Option<WorkspaceId>,
     query: &Query,
 ) -> Result<Page, StoreError> {
-    make_indexes(db, workspace, query);
+    let size = make_indexes(db, workspace, query);
     // The total and the page are of the same moment.
     let _snapshot = db.unchecked_transaction()?;
     // One more than asked for tells whether there are more.
     let limit = query.limit.map(|most| most.saturating_add(1));
-    let mut rows = rows(db, workspace, query, limit, |place, placed| (place, placed))?;
+    let mut rows = rows(db, (workspace, query, size), limit, |place, placed| (place, placed))?;
     let most = query.limit.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
     let more = rows.len() > most;
     rows.truncate(most);
     let (total, at_least) = match !more && query.from.is_none() && most > 0 {
         true => (rows.len() as u64, false),
-        false => count(db, workspace, query)?,
+        false => count(db, workspace, query, size)?,
     };
     let next = rows.last().filter(|_| more).map(|(place, _)| *place);
     Ok(Page { steps: rows.into_iter().map(|(_, placed)| placed).collect(), total, at_least, next })
 }
 
 /// How many steps a query asks for, and whether nobody counted further.
-fn count(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Result<(u64, bool), StoreError> {
-    let Conditions { sql, mut values } = Conditions::of(workspace, query, "sessions");
+fn count(
+    db: &Connection,
+    workspace: Option<WorkspaceId>,
+    query: &Query,
+    size: Size,
+) -> Result<(u64, bool), StoreError> {
+    let Conditions { sql, mut values } = Conditions::of(workspace, query, "sessions", size);
     let most = if query.count_all { u64::MAX } else { COUNTED };
     values.push(number(most.saturating_add(1)));
     // In the order of the page, which makes SQLite take the same index.
@@ -221,7 +232,7 @@ fn count(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Resu
 pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
     let from = Some(Cursor { value: 0, position });
     let query = Query { oldest_first: true, from, ..Query::default() };
-    rows(db, None, &query, Some(most), |_, placed| placed)
+    rows(db, (None, &query, Size::Few), Some(most), |_, placed| placed)
 }
 
 pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
@@ -233,12 +244,11 @@ pub(super) fn newest_position(db: &Connection) -> Result<u64, StoreError> {
 /// The steps that a query asks for, each as `keep` wants it.
 fn rows<T>(
     db: &Connection,
-    workspace: Option<WorkspaceId>,
-    query: &Query,
+    (workspace, query, size): (Option<WorkspaceId>, &Query, Size),
     limit: Option<u64>,
     keep: impl Fn(Cursor, Placed) -> T,
 ) -> Result<Vec<T>, StoreError> {
-    let Conditions { sql: conditions, mut values } = Conditions::of(workspace, query, "sessions");
+    let Conditions { sql: conditions, mut values } = Conditions::of(workspace, query, "sessions", size);
     let mut sql = format!("SELECT {COLUMNS}, s.position, s.workspace FROM steps s WHERE 1{conditions}");
     if let Some(from) = query.from {
         let sign = if query.oldest_first { '>' } else { '<' };

@@ -6,6 +6,7 @@ use super::Board;
 
 /// Beliefs.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Belief {
     /// Say what is held to be true
     #[command(
@@ -131,6 +132,7 @@ pub enum Belief {
 
 /// Contradictions.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Contradiction {
     /// Say that two things cannot both be true
     #[command(

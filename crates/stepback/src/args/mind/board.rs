@@ -6,6 +6,7 @@ use super::Board;
 
 /// Experiments.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Experiment {
     /// Begin to try something out on a branch of its own
     #[command(
@@ -64,6 +65,7 @@ pub struct Mind {
 
 /// What can be done with a whole board.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum MindCommand {
     /// Say what changed between two moments, in sentences
     #[command(

@@ -6,6 +6,7 @@ use super::Board;
 
 /// Gaps.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Gap {
     /// Say what is not known
     #[command(
@@ -89,6 +90,7 @@ pub enum Gap {
 
 /// Notes.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Note {
     /// Write something down
     #[command(

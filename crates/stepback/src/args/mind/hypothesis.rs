@@ -6,6 +6,7 @@ use super::Board;
 
 /// Hypotheses.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Hypothesis {
     /// Say what may be true
     #[command(
@@ -93,6 +94,7 @@ pub enum Hypothesis {
 
 /// Evidence.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Evidence {
     /// Add evidence for or against a hypothesis
     #[command(

@@ -6,6 +6,7 @@ use super::Board;
 
 /// Checks.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Verify {
     /// Plan a check
     #[command(after_help = ADD)]
