@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use stepback_worktree::scan::hints::{Answer, Changed, Hints, Question, Token};
@@ -39,6 +40,29 @@ fn one_change_is_found_by_looking_at_its_directory_alone() {
     assert!(after.hinted);
     assert_eq!(after.hashed, 1);
     assert_ne!(before.files, after.files);
+    finds(&desk, "a change", true);
+}
+
+/// A directory in which something happened moments before a look is looked at once more when its times tell, and then left
+/// alone.
+#[test]
+fn a_directory_that_came_to_rest_is_left_alone() {
+    let desk = settled();
+    for file in 0..100 {
+        desk.write(&format!("d9/f{file}"), file.to_string());
+    }
+    desk.asked();
+    let_times_settle();
+    desk.asked();
+    let looks = |desk: &Desk| {
+        let before = desk.looked.load(Ordering::Relaxed);
+        assert!(desk.asked().hinted);
+        desk.looked.load(Ordering::Relaxed) - before
+    };
+    looks(&desk);
+    assert!(looks(&desk) < 100, "it is looked at again and again");
+    desk.write("d9/f7", "changed");
+    assert!(looks(&desk) >= 100, "and again when something changes");
     finds(&desk, "a change", true);
 }
 

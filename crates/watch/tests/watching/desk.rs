@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 
 use stepback_model::hash::Hash;
 use stepback_model::tree::{Node, Tree};
@@ -44,6 +45,8 @@ pub struct Desk {
     pub budget: Budget,
     pub watcher: Direct,
     pub source: fn() -> Source,
+    /// How many entries of directories were looked at.
+    pub looked: AtomicU64,
 }
 
 /// The real kernel.
@@ -68,6 +71,7 @@ impl Desk {
             budget: Budget::default(),
             watcher: Direct(Mutex::new(None)),
             source,
+            looked: AtomicU64::new(0),
         };
         desk.watch().unwrap();
         desk
@@ -105,7 +109,7 @@ impl Desk {
             epoch: self.store.epoch().unwrap(),
             boot: boot_id(),
             threads: 2,
-            progress: None,
+            progress: Some(&self.looked),
             hints,
             everything,
         };

@@ -324,13 +324,14 @@ impl Assembly<'_> {
         self.dirs.iter().filter(|dir| dir.outdated).count() > MANY
     }
 
-    /// Whether every subdirectory still is one, with the same times: then its cached entries can be copied as they are.
+    /// Whether every subdirectory still is one, with the same times, which are worth as much as before: then its cached entries
+    /// can be copied as they are.
     pub(super) fn children_as_cached(&self, cached: &statcache::Dir<'_>) -> bool {
         (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
             entry.kind != Kind::Dir || {
                 let child = self.walked(entry.aux);
                 let walked = self.dirs.get(child as usize);
-                walked.is_some_and(|dir| dir.stat == entry.stat)
+                walked.is_some_and(|dir| dir.stat == entry.stat && dir.racy == (entry.flags & RACY != 0))
                     && matches!(self.built_at(child), Some(Built::Tree(_)))
             }
         })
