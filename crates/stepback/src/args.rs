@@ -1,4 +1,5 @@
-//! The command line, in one place: parser, help, completions and man page all come from here.
+//! The command line, in one place: parser, help, completions and man page all come from here. What the arguments of a command
+//! are is said in plain comments: a documentation comment would take the place of the command's own description.
 
 use std::path::PathBuf;
 
@@ -497,7 +498,7 @@ pub enum Op {
     Log,
 }
 
-/// Agreeing to a plan.
+// Agreeing to a plan.
 #[derive(Debug, Args)]
 pub struct Agree {
     /// Show the plan and change nothing
@@ -508,7 +509,7 @@ pub struct Agree {
     pub yes: bool,
 }
 
-/// Comparing.
+// Comparing.
 #[derive(Debug, Args)]
 pub struct Diff {
     /// Points A and B (missing: the last checkpoint, and the working directory), then paths
@@ -528,7 +529,7 @@ pub struct Diff {
     pub paths: Vec<String>,
 }
 
-/// Pruning.
+// Pruning.
 #[derive(Debug, Args)]
 pub struct Prune {
     /// Keep the newest N

@@ -16,7 +16,7 @@ Examples:
   stepback proxy --listen 127.0.0.1:7070 --upstream http://127.0.0.1:11434
   stepback proxy --replay 4f2a                         answer from a recording; no model is asked";
 
-/// Carrying model calls.
+// Carrying model calls.
 #[derive(Debug, Args)]
 pub struct Proxy {
     /// Where to listen; port 0 takes a free one
@@ -56,7 +56,7 @@ Examples:
   stepback serve --listen 127.0.0.1:7171
   curl -H \"Authorization: Bearer $(cat ~/.local/share/stepback/server.token)\" http://127.0.0.1:7171/api/v1/sessions";
 
-/// Serving a store.
+// Serving a store.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Where to listen; port 0 takes a free one
@@ -114,7 +114,7 @@ Examples:
   stepback studio --no-open                         print the address, for a browser elsewhere
   stepback studio --server http://127.0.0.1:7171";
 
-/// The Studio.
+// The Studio.
 #[derive(Debug, Args)]
 pub struct Studio {
     /// The server to use, instead of the one that runs or is started here
@@ -128,7 +128,7 @@ pub struct Studio {
     pub no_open: bool,
 }
 
-/// How a recording answers.
+// How a recording answers.
 #[derive(Debug, Args)]
 pub struct Recorded {
     /// What to do with a call that was never recorded like this
@@ -163,7 +163,7 @@ Examples:
   stepback rerun 4f2a --set '#14.output=all tests pass' --compare
   stepback rerun 4f2a --from '#20' --until error --timeout 5m";
 
-/// Doing a session again.
+// Doing a session again.
 #[derive(Debug, Args)]
 pub struct Rerun {
     /// The session: the beginning of its id, ours or the agent's [default: the last at work here]

@@ -24,7 +24,7 @@ Examples:
   stepback query --min-duration 30s --count
   stepback query --all-workspaces --limit 100 --json";
 
-/// Which steps a command looks at.
+// Which steps a command looks at.
 #[derive(Debug, Args)]
 pub struct Among {
     /// Only steps of this session
@@ -53,7 +53,7 @@ pub struct Among {
     pub hidden: bool,
 }
 
-/// Finding steps by their words.
+// Finding steps by their words.
 #[derive(Debug, Args)]
 pub struct Search {
     /// What to look for
@@ -78,7 +78,7 @@ pub struct Search {
     pub reindex: bool,
 }
 
-/// Finding steps by what is known about them.
+// Finding steps by what is known about them.
 #[derive(Debug, Args)]
 pub struct Query {
     #[command(flatten)]
@@ -151,7 +151,7 @@ impl Order {
     }
 }
 
-/// Searching.
+// Searching.
 #[derive(Debug, Args)]
 pub struct Bisect {
     /// The command that tells

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Which session a command is about.
+// Which session a command is about.
 #[derive(Debug, Args)]
 pub struct Of {
     /// The session: the beginning of its id, ours or the agent's [default: the agent that waits, else the last at work]
@@ -13,7 +13,7 @@ pub struct Of {
     pub session: Option<String>,
 }
 
-/// Listing sessions.
+// Listing sessions.
 #[derive(Debug, Args)]
 pub struct Sessions {
     /// Only sessions of this agent
@@ -27,7 +27,7 @@ pub struct Sessions {
     pub all_workspaces: bool,
 }
 
-/// Putting hooks into agents.
+// Putting hooks into agents.
 #[derive(Debug, Args)]
 pub struct Init {
     /// Only this agent (can be repeated) [default: those in use]
@@ -50,7 +50,7 @@ pub struct Init {
     pub dry_run: bool,
 }
 
-/// Running an agent.
+// Running an agent.
 #[derive(Debug, Args)]
 pub struct Run {
     /// A checkpoint that cannot be made blocks the agent's call instead of leaving a gap
@@ -64,7 +64,7 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
-/// Running the built-in agent.
+// Running the built-in agent.
 #[derive(Debug, Args)]
 pub struct Agent {
     /// The task
@@ -130,7 +130,7 @@ pub enum Breakpoint {
     Clear,
 }
 
-/// A new breakpoint.
+// A new breakpoint.
 #[derive(Debug, Args)]
 pub struct AddBreakpoint {
     /// tool NAME, iteration N, pattern RE, error, path GLOB, or cost USD

@@ -12,7 +12,7 @@ Examples:
   claude mcp add stepback -- stepback mcp
   stepback mcp --session 4f2a";
 
-/// Serving an agent.
+// Serving an agent.
 #[derive(Debug, Args)]
 pub struct Mcp {
     /// Speak for this session: the beginning of its id, ours or the agent's [default: the agent that started it, else the one at work here]

@@ -13,7 +13,7 @@ pub use board::{Experiment, MIND, Mind, MindCommand, RECOVER, Recover};
 pub use gap::{Gap, Note};
 pub use hypothesis::{Evidence, Hypothesis};
 
-/// Whose board.
+// Whose board.
 #[derive(Debug, Args)]
 pub struct Board {
     /// Of this session: the beginning of its id, ours or the agent's [default: the agent at work here, else your own]

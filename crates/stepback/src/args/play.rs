@@ -36,7 +36,7 @@ Examples:
   stepback compare 4f2a 91c0 --all      every step, the equal ones too
   stepback compare main other --summary only what it comes to";
 
-/// Comparing runs.
+// Comparing runs.
 #[derive(Debug, Args)]
 pub struct Compare {
     /// One
@@ -51,7 +51,7 @@ pub struct Compare {
     pub summary: bool,
 }
 
-/// Looking at everything with keys.
+// Looking at everything with keys.
 #[derive(Debug, Args)]
 pub struct Tui {
     /// The session to open: the beginning of its id, ours or the agent's, its transcript, or the directory it ran in [default: a list of all]
@@ -67,7 +67,7 @@ pub struct Tui {
     pub certificates: Option<PathBuf>,
 }
 
-/// Going through a session again.
+// Going through a session again.
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The session: the beginning of its id, ours or the agent's, its transcript, or the directory it ran in [default: the last at work here]

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Agree;
 
-/// Going back.
+// Going back.
 #[derive(Debug, Args)]
 pub struct Rewind {
     /// The point to go back to

@@ -23,7 +23,7 @@ Examples:
   stepback import ~/.claude/projects
   stepback import rollout.jsonl --agent codex";
 
-/// Giving sessions away.
+// Giving sessions away.
 #[derive(Debug, Args)]
 pub struct Export {
     /// The sessions: the beginning of their ids, ours or the agents' [default: the last at work here]
@@ -37,7 +37,7 @@ pub struct Export {
     pub output: PathBuf,
 }
 
-/// Taking something in.
+// Taking something in.
 #[derive(Debug, Args)]
 pub struct Import {
     /// A bundle, a transcript, or a directory to look through

@@ -47,7 +47,7 @@ pub enum Experiment {
     },
 }
 
-/// The whole board.
+// The whole board.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Mind {
@@ -63,7 +63,7 @@ pub struct Mind {
     pub command: Option<MindCommand>,
 }
 
-/// What can be done with a whole board.
+// What can be done with a whole board.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum MindCommand {
@@ -139,7 +139,7 @@ pub enum MindCommand {
     },
 }
 
-/// The page for an agent that lost its context.
+// The page for an agent that lost its context.
 #[derive(Debug, Args)]
 pub struct Recover {
     /// At most so many tokens

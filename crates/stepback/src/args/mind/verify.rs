@@ -44,7 +44,7 @@ Examples:
   stepback verify add \"three rows\" --json-run './query --json' --pointer /rows --equals 3
   stepback verify add \"numbers fit\" --numbers-run ./simulate --reference ref.txt --relative 0.01 --input 'src/**' --halt-on-fail";
 
-/// A new check.
+// A new check.
 #[derive(Debug, Args)]
 #[group(id = "check", required = true, multiple = false)]
 pub struct Add {
