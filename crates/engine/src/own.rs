@@ -7,11 +7,12 @@ use std::collections::HashSet;
 
 use stepback_model::ids::{OpId, SessionId, StepId};
 use stepback_model::path::RelPath;
-use stepback_model::record::Operation;
+use stepback_model::record::{Move, Operation};
 
+use crate::authorship::Who;
 use crate::error::EngineError;
 use crate::rewind::Prepared;
-use crate::undo::{Reversal, in_force, undone_last};
+use crate::undo::{Reversal, in_force, latest_move, undone_last};
 use crate::workspace::Workspace;
 
 impl Workspace<'_> {
@@ -59,14 +60,57 @@ impl Workspace<'_> {
         };
         let own = own.ok_or(EngineError::NothingTo("undo"))?;
         expect_by(own, session)?;
-        self.prepare_undo(Some(own.id)).map(|reversal| on_behalf(reversal, session))
+        let reversal = self.prepare_undo(Some(own.id))?;
+        let moved = latest_move(&operations, own.id).or(own.action.moved());
+        self.expect_no_others_since(&reversal, moved, session)?;
+        Ok(on_behalf(reversal, session))
     }
 
     /// Plans the redo of what was undone last, if that was on behalf of `session`, too.
     pub fn prepare_own_redo(&self, session: SessionId) -> Result<Reversal, EngineError> {
         let operations = self.operations()?;
-        expect_by(undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?, session)?;
-        self.prepare_redo().map(|reversal| on_behalf(reversal, session))
+        let undo = undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?;
+        expect_by(undo, session)?;
+        let reversal = self.prepare_redo()?;
+        self.expect_no_others_since(&reversal, undo.action.moved(), session)?;
+        Ok(on_behalf(reversal, session))
+    }
+
+    /// Refuses to take back a move after which other agents changed something: the workspace goes on from before the move, and
+    /// their changes would be on a line that it has left.
+    fn expect_no_others_since(
+        &self,
+        reversal: &Reversal,
+        moved: Option<&Move>,
+        session: SessionId,
+    ) -> Result<(), EngineError> {
+        let (Reversal::Files { prepared, operation }, Some(moved)) = (reversal, moved) else { return Ok(()) };
+        // Of a switch, [`Self::in_the_way`] knows more.
+        if moved.branches.is_some() {
+            return Ok(());
+        }
+        let mut line = self.ancestry(&self.head()?)?;
+        let Some(reached) = line.iter().position(|stored| stored.checkpoint.step.id == moved.after) else {
+            return Err(EngineError::CannotUndo(format!(
+                "the workspace has left the line that operation {} ({}) is on",
+                operation.number, operation.summary
+            )));
+        };
+        line.truncate(reached + 1);
+        line.reverse();
+        let kept: Vec<_> = line.into_iter().filter(|stored| !stored.purged).collect();
+        let since = self.attributed(&kept, &prepared.present.state)?;
+        let others = since.iter().find(|numbered| {
+            let who = numbered.who.session().is_some_and(|other| other != session);
+            !numbered.taken_back && (who || matches!(numbered.who, Who::OneOf(_)))
+        });
+        match others {
+            None => Ok(()),
+            Some(numbered) => Err(EngineError::CannotUndo(format!(
+                "after operation {} ({}) another agent changed {}: take back only your own changes, or leave it to a person",
+                operation.number, operation.summary, numbered.change.path
+            ))),
+        }
     }
 }
 

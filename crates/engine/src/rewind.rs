@@ -76,6 +76,11 @@ impl Prepared {
     pub fn release(&mut self) {
         self.lock = None;
     }
+
+    /// The branch that the workspace will stand on, if that is another one.
+    pub fn enters(&self) -> Option<&str> {
+        self.branches.as_ref().map(|(_, entered)| entered.as_str())
+    }
 }
 
 /// What a rewind did.

@@ -165,11 +165,18 @@ impl Workspace<'_> {
     /// Plans to take back a move: what it changed and nobody changed since goes back, later edits are merged or kept.
     fn reverse(&self, moved: Move, summary: String) -> Result<Prepared, EngineError> {
         let lock = self.lock_exclusive()?;
-        if let Some((_, entered)) = &moved.branches {
+        if let Some((left, entered)) = &moved.branches {
             let present = self.present_branch()?;
             if present != *entered {
                 return Err(EngineError::CannotUndo(format!(
                     "that was a switch to branch {entered}, and the workspace stands on {present} by now: switch to {entered} first"
+                )));
+            }
+            // What came to that branch since would be on no branch any more.
+            if let Some(tip) = self.branch_tip(left)?.filter(|tip| tip.checkpoint.step.id != moved.before) {
+                return Err(EngineError::CannotUndo(format!(
+                    "that was a switch from branch {left}, which has gone on to {} since: \"stepback branch switch {left}\" goes there",
+                    describe(&tip)
                 )));
             }
         }
@@ -344,7 +351,7 @@ pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
 }
 
 /// The newest redo of an operation, which is what an undo of it must take back.
-fn latest_move(operations: &[Operation], id: OpId) -> Option<&Move> {
+pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&Move> {
     operations.iter().find_map(|op| match &op.action {
         Action::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => moved.as_ref(),
         _ => None,

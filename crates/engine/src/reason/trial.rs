@@ -40,18 +40,35 @@ impl Thinker<'_> {
             hypothesis,
             success: success.to_owned(),
         })?;
-        if let Err(error) = workspace.create_branch(branch, &workspace.head()?) {
-            // Somebody else was faster with that name.
-            self.take_back(Some(thought.step), false)?;
-            return Err(error);
-        }
         let left = workspace.present_branch()?;
-        let mut prepared = self.prepare_switch(branch)?;
-        // What is written between the checkpoint and now belongs to the experiment, too.
-        prepared.plan = Plan::default();
-        prepared.by = by;
-        let report = workspace.switch(branch, prepared)?;
-        Ok(Begun { thought, left, report })
+        match self.enter_new(branch, by) {
+            Ok(report) => Ok(Begun { thought, left, report }),
+            Err(error) => {
+                // Nothing half done stays, unless the workspace stands there already. Why it failed is what to say, even if
+                // tidying up fails too.
+                if workspace.present_branch().is_ok_and(|present| present != branch) {
+                    let _ = self.take_back(Some(thought.step), false);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a branch here and stands on it.
+    fn enter_new(&mut self, branch: &str, by: Option<SessionId>) -> Result<Report, EngineError> {
+        let workspace = self.workspace;
+        workspace.create_branch(branch, &workspace.head()?)?;
+        let entered = self.prepare_switch(branch).and_then(|mut prepared| {
+            // What is written between the checkpoint and now belongs to the experiment, too.
+            prepared.plan = Plan::default();
+            prepared.by = by;
+            workspace.switch(branch, prepared)
+        });
+        if entered.is_err() {
+            // Refused where the workspace stands on it.
+            let _ = workspace.delete_branch(branch);
+        }
+        entered
     }
 
     /// Plans to stand on another branch with the board that was left there. Where the board stands here is noted.

@@ -121,3 +121,49 @@ fn a_switch_is_taken_back_from_the_branch_it_led_to() {
     let names: Vec<String> = workspace.branches().unwrap().into_iter().map(|branch| branch.name).collect();
     assert_eq!(names, ["main", "x", "y"]);
 }
+
+/// What came to the branch that was left would be on no branch any more.
+#[test]
+fn a_switch_is_not_taken_back_once_the_branch_it_left_went_on() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    place.write("file", "1");
+    let session = place.session(&workspace);
+    workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap();
+    let mut thinker = Thinker::new(&workspace, &session);
+    thinker.start_experiment("x", None, "it works", Some(session.id)).unwrap();
+    let switch = |branch: &str| {
+        workspace.switch(branch, workspace.prepare_switch(branch).unwrap()).unwrap();
+    };
+    switch("main");
+    place.write("file", "by a person, on main");
+    let theirs = workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap().stored;
+    switch("x");
+    let Err(error) = workspace.prepare_own_undo(session.id, None) else { panic!("main has gone on") };
+    assert!(error.to_string().contains("stepback branch switch main"), "{error}");
+    let tip = workspace.branch_tip("main").unwrap().unwrap();
+    assert_eq!(tip.checkpoint.step.id, theirs.checkpoint.step.id);
+    assert_eq!(workspace.present_branch().unwrap(), "x");
+}
+
+/// An agent that goes on from before its own move takes along nobody else who worked since.
+#[test]
+fn a_move_after_which_another_agent_worked_stays() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    place.write("file", "1");
+    place.session(&workspace);
+    let first = workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap().stored;
+    by_agent(&place, &workspace, "c1", "file", "2");
+    let request = Request { target: Some(first), ..Request::default() };
+    let mut prepared = workspace.prepare_rewind(&request).unwrap();
+    prepared.by = Some(SessionId::from_bytes([9; 16]));
+    workspace.apply(prepared).unwrap();
+    by_agent(&place, &workspace, "c2", "other", "1");
+    let Err(error) = workspace.prepare_own_undo(SessionId::from_bytes([9; 16]), None) else {
+        panic!("another agent changed something since")
+    };
+    assert!(error.to_string().contains("another agent changed other"), "{error}");
+}

@@ -70,6 +70,7 @@ fn prepare<'q>(ground: &Ground<'_>, session: &Session, question: &'q Question) -
                 true => workspace.prepare_undo(Some(*operation))?,
                 false => workspace.prepare_own_undo(session.id, Some(*operation))?,
             };
+            expect_reversible(ground, &reversal, session)?;
             Deed::Reverse(reversal, Direction::Undo)
         }
         Question::Redo => {
@@ -77,6 +78,7 @@ fn prepare<'q>(ground: &Ground<'_>, session: &Session, question: &'q Question) -
                 true => workspace.prepare_redo()?,
                 false => workspace.prepare_own_redo(session.id)?,
             };
+            expect_reversible(ground, &reversal, session)?;
             Deed::Reverse(reversal, Direction::Redo)
         }
     };
@@ -87,6 +89,17 @@ fn prepare<'q>(ground: &Ground<'_>, session: &Session, question: &'q Question) -
         Deed::Reverse(Reversal::Log { .. }, _) => {}
     }
     Ok(deed)
+}
+
+/// Refuses to take back a switch where a switch would be refused.
+fn expect_reversible(ground: &Ground<'_>, reversal: &Reversal, session: &Session) -> Result<(), Trouble> {
+    let Reversal::Files { prepared, .. } = reversal else { return Ok(()) };
+    let Some(branch) = prepared.enters() else { return Ok(()) };
+    expect_alone(ground, session)?;
+    match ground.allow_others {
+        true => Ok(()),
+        false => expect_own(ground, branch, prepared, session),
+    }
 }
 
 /// Refuses a switch that would take what others changed out of sight.
