@@ -48,6 +48,8 @@ pub trait Offers: Send + Sync + 'static {
 const STREAMS: usize = 64;
 /// Messages of a stream that wait to be read.
 const UNREAD: usize = 16;
+/// How long to wait for somebody who has that many.
+const UNREAD_FOR: Duration = Duration::from_secs(30);
 /// After so long without news, somebody hears that there are none.
 const QUIET: Duration = Duration::from_secs(15);
 
@@ -168,7 +170,8 @@ async fn listening(
                 let service = Arc::clone(&service);
                 move || {
                     let now = service.wait(seen, Duration::ZERO).ok().or(seen);
-                    let news = if now == seen { Vec::new() } else { subscription.news(&*service) };
+                    let is_new = now != seen || subscription.is_behind();
+                    let news = if is_new { subscription.news(&*service) } else { Vec::new() };
                     (subscription, now, news)
                 }
             });
@@ -185,8 +188,10 @@ async fn listening(
                 said = Instant::now();
             }
             for event in last {
-                if sender.send(event).await.is_err() {
-                    return;
+                // Who does not read for so long is not there any more, and the place is somebody else's.
+                match tokio::time::timeout(UNREAD_FOR, sender.send(event)).await {
+                    Ok(Ok(())) => {}
+                    _ => return,
                 }
             }
             if closing {

@@ -35,6 +35,8 @@ pub struct Subscription {
     params: Params,
     client: Option<String>,
     marks: BTreeMap<String, String>,
+    /// Something could not be looked at the last time.
+    unseen: bool,
 }
 
 impl Subscription {
@@ -60,7 +62,7 @@ impl Subscription {
             }
         }
         let (params, client) = (asked.params.clone(), asked.client.map(str::to_owned));
-        Ok(Self { id: Some(id.clone()), params, client, marks })
+        Ok(Self { id: Some(id.clone()), params, client, marks, unseen: false })
     }
 
     /// The first message: what will be told.
@@ -79,18 +81,26 @@ impl Subscription {
         Some(rpc::answer(id, Ok(protocol::complete_result(service, self.stamped(json!({}))))))
     }
 
+    /// Whether something could not be looked at, and has to be looked at again even if nothing else is recorded.
+    pub fn is_behind(&self) -> bool {
+        self.unseen
+    }
+
     /// Messages about what changed since it was looked at last. What cannot be looked at now is looked at later.
     pub fn news(&mut self, service: &dyn Service) -> Vec<Value> {
         let era = if self.id.is_some() { Era::Modern } else { Era::Legacy };
         let client = self.client.as_deref();
         let asked = Asked { era, params: &self.params, client, pushes: true, out: &|_| {} };
         let mut changed = Vec::new();
+        self.unseen = false;
         for (address, seen) in &mut self.marks {
-            if let Ok(Some(mark)) = service.mark(&asked, address)
-                && mark != *seen
-            {
-                *seen = mark;
-                changed.push(address.clone());
+            match service.mark(&asked, address) {
+                Ok(Some(mark)) if mark != *seen => {
+                    *seen = mark;
+                    changed.push(address.clone());
+                }
+                Ok(_) => {}
+                Err(_) => self.unseen = true,
             }
         }
         let updated = |uri: String| {
@@ -139,7 +149,7 @@ impl Listeners {
         if !state.all.iter().any(|known| known.id.is_none()) {
             let client = asked.client.map(str::to_owned);
             let (params, marks) = (Params::new(), BTreeMap::new());
-            state.all.push(Subscription { id: None, params, client, marks });
+            state.all.push(Subscription { id: None, params, client, marks, unseen: false });
         }
         if let Some(own) = state.all.iter_mut().find(|known| known.id.is_none()) {
             if own.marks.len() >= MOST && !own.marks.contains_key(address) {
@@ -210,6 +220,7 @@ impl Listeners {
                     state.all.iter_mut().flat_map(|known| known.news(service)).for_each(|news| send(&news));
                 });
                 let _ = panic::catch_unwind(look);
+                state.fresh |= state.all.iter().any(Subscription::is_behind);
             }
         }
     }
