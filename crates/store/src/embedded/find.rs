@@ -142,11 +142,10 @@ pub(super) enum Size {
 
 /// Makes the indexes that a question needs. Only for speed, so that it is no harm if somebody else is writing or the disk is full.
 fn make_indexes(db: &Connection, workspace: Option<WorkspaceId>, query: &Query) -> Size {
-    let needed = indexes(workspace, query);
-    if needed.is_empty() || newest_position(db).is_ok_and(|steps| steps < MANY) {
+    if newest_position(db).is_ok_and(|steps| steps < MANY) {
         return Size::Few;
     }
-    for index in needed {
+    for index in indexes(workspace, query) {
         let name = index.split(' ').next().unwrap_or_default();
         let is_there = db
             .prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")
