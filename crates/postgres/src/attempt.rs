@@ -1,10 +1,8 @@
 //! One attempt to commit: what goes to the server, and how often somebody waits for it.
 //!
-//! Every way to the server and back takes as long as writing a step does. A commit that only appends steps goes there once,
-//! with everything from BEGIN to COMMIT; any other begins first, and goes there once more with the rest. Nothing may take
-//! effect should the server refuse to begin: what is sent along with BEGIN looks for its transaction by itself
-//! ([`guard!`](crate::mutations::guard)), and whatever must not happen divides by nothing, after which the server refuses the
-//! rest.
+//! Every way to the server and back takes as long as writing a step does. A commit that only appends steps goes there once
+//! ([`append`]); any other begins first, because nothing may take effect should the server refuse to begin, and goes there
+//! once more with the rest. Whatever must not happen divides by nothing, after which the server refuses the rest.
 
 use std::collections::HashMap;
 
@@ -17,12 +15,13 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use crate::commit::{COLLECTING, Trouble, Work};
+use crate::append::Appending;
+use crate::commit::{COLLECTING, Trouble, Which, Work};
 use crate::mutations::{self, NUMBER, Plan, Planned, Wanted};
 use crate::objects::{self, Columns, TAKE_OVER};
 use crate::pool::Connection;
 use crate::schema::{self, FORMAT};
-use crate::{PostgresStore, error, listen, order, rows};
+use crate::{PostgresStore, append, error, listen, order, rows};
 
 /// How many statements are under way at once.
 const AT_ONCE: usize = 16;
@@ -55,6 +54,9 @@ impl PostgresStore {
         ahead: bool,
     ) -> Result<Receipt, Trouble> {
         let sessions = self.workspaces_of_sessions(connection, work.mutations).await?;
+        if !ahead && let Some(appending) = Appending::of(work.mutations, &sessions)? {
+            return self.append(connection, work, &appending).await;
+        }
         let mut plan = mutations::plan(work.mutations, &sessions, &self.machine)?;
         if plan.has_steps() {
             // Before the first position is taken.
@@ -78,13 +80,53 @@ impl PostgresStore {
             end: format!("{}; SELECT nextval('stepback_commits'); COMMIT", order::taking(self.key)),
             announcement: listen::announcement(self.key),
         };
-        let numbered = match !ahead && plan.rest.len() <= AT_ONCE && plan.may_go_at_once() {
-            true => sending.at_once().await,
-            false => sending.in_two(ahead).await,
-        };
-        match numbered {
+        match sending.in_two(ahead).await {
             Ok(numbered) => Ok(plan.receipt(&last_numbers(&numbered)?)?),
             Err(Trouble::Before(error)) if error.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
+                Err(self.unfit(&connection.client).await?)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Appends steps, by one call.
+    async fn append(
+        &self,
+        connection: &mut Connection,
+        work: &Work<'_>,
+        appending: &Appending,
+    ) -> Result<Receipt, Trouble> {
+        let call = connection.prepared(append::CALL).await?;
+        let (known, since) = (FORMAT as i32, work.epoch.map(|epoch| epoch as i64));
+        let objects = Columns::new(&work.written.objects);
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&known, &since, &self.key];
+        values.extend(objects.values());
+        values.extend(appending.columns.iter().map(|column| &**column as &(dyn ToSql + Sync)));
+        let client = &connection.client;
+        let announcement = listen::announcement(self.key);
+        let announcing = async {
+            // Sent by that, right behind the call, and its answer is for nobody.
+            let _ = client.batch_execute(&announcement).now_or_never();
+        };
+        let (numbered, ()) = join(client.query(&call, &values), announcing).await;
+        let numbered = numbered.map_err(|error| match error.code().map(SqlState::code) {
+            Some(append::NEWER) => Trouble::Before(error),
+            Some(append::COLLECTED) => StoreError::Collected.into(),
+            _ if error::is_lost(&error) => {
+                Trouble::Unsure { which: Which::Backend(connection.backend), error }
+            }
+            _ => Trouble::Before(error),
+        });
+        match numbered {
+            Ok(rows) => {
+                let mut last = HashMap::new();
+                for row in &rows {
+                    let given = Wanted { steps: rows::get(row, 1)?, operations: 0 };
+                    last.insert(rows::id(row, 0, WorkspaceId::from_slice)?, given);
+                }
+                Ok(Receipt { steps: appending.numbers(&last)?, ops: Vec::new() })
+            }
+            Err(Trouble::Before(error)) if error.code().map(SqlState::code) == Some(append::NEWER) => {
                 Err(self.unfit(&connection.client).await?)
             }
             Err(trouble) => Err(trouble),
@@ -105,24 +147,6 @@ impl PostgresStore {
 }
 
 impl Sending<'_> {
-    /// Sends all of it, and waits once. Returns what says the numbers.
-    async fn at_once(&self) -> Result<Vec<Row>, Trouble> {
-        // Everything is sent when it is polled for the first time, in this order.
-        let (begun, numbered, (done, ended)) = join3(self.begin(), self.write(), self.finish()).await;
-        let lost = |error: Error| match error::is_lost(&error) {
-            true => Trouble::Unsure { transaction: None, error },
-            false => Trouble::Before(error),
-        };
-        // After the first that fails, the others only say so.
-        begun.map_err(lost)?;
-        let numbered = numbered.map_err(lost)?;
-        for done in done {
-            done.map_err(lost)?;
-        }
-        ended.map_err(lost)?;
-        Ok(numbered)
-    }
-
     /// Begins first.
     async fn in_two(&self, ahead: bool) -> Result<Vec<Row>, Trouble> {
         let transaction = self.begin().await?;
@@ -146,7 +170,7 @@ impl Sending<'_> {
         };
         let (numbered, (done, ended)) = join(write, self.finish()).await;
         // It may have got there all the same, with the end.
-        let unsure = |error: Error| Trouble::Unsure { transaction: Some(transaction.clone()), error };
+        let unsure = |error: Error| Trouble::Unsure { which: Which::Transaction(transaction.clone()), error };
         let lost = |error: Error| match error::is_lost(&error) {
             true => unsure(error),
             false => Trouble::Before(error),

@@ -25,6 +25,10 @@ pub(crate) const COLLECTING: i32 = 0x5342_0002;
 const MOST_SESSIONS: usize = 10_000;
 /// How long to look for the outcome of a transaction at least.
 const UNTIL_KNOWN: Duration = Duration::from_secs(20);
+/// How long to wait between two looks for it.
+const AGAIN: Duration = Duration::from_millis(100);
+/// A process of the server that was seen idle so often in a row has nothing of ours under way.
+const IDLE: u32 = 10;
 
 /// Why an attempt did not succeed.
 pub(crate) enum Trouble {
@@ -32,9 +36,17 @@ pub(crate) enum Trouble {
     Refused(StoreError),
     /// The server failed before the end was asked for.
     Before(Error),
-    /// The server failed after that: what happened is not known. Nor is the number of a transaction that was under way with
-    /// all its statements at once.
-    Unsure { transaction: Option<String>, error: Error },
+    /// The server failed after that: what happened is not known.
+    Unsure { which: Which, error: Error },
+}
+
+/// By what a transaction is known that may still be under way.
+#[derive(Clone)]
+pub(crate) enum Which {
+    /// Its number.
+    Transaction(String),
+    /// The server's process that has it: it was under way with all its statements at once, and its number is not known.
+    Backend(i32),
 }
 
 impl From<StoreError> for Trouble {
@@ -97,7 +109,7 @@ impl PostgresStore {
                     match attempt {
                         // What was believed lost got there after all.
                         Err(Failed::For(exists @ StoreError::Exists { .. })) if lost => {
-                            self.found(mutations)?.ok_or(Failed::For(exists))
+                            self.found(mutations).ok_or(Failed::For(exists))
                         }
                         attempt => {
                             lost |= matches!(attempt, Err(Failed::Lost(_)));
@@ -122,18 +134,21 @@ impl PostgresStore {
                 Err(Failed::Lost(StoreError::Locked))
             }
             Err(Trouble::Before(error)) => Err(Failed::For(failed(&error))),
-            Err(Trouble::Unsure { transaction, error }) => {
-                match self.outcome(transaction.as_deref(), &error, work.mutations)? {
-                    Some(receipt) => Ok(receipt),
-                    None if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
-                    None => Err(Failed::For(failed(&error))),
-                }
-            }
+            Err(Trouble::Unsure { which, error }) => match self.outcome(&which, &error, work.mutations)? {
+                Some(receipt) => Ok(receipt),
+                None if error::is_lost(&error) => Err(Failed::Lost(failed(&error))),
+                None => Err(Failed::For(failed(&error))),
+            },
         }
     }
 
-    fn found(&self, mutations: &[Mutation]) -> Result<Option<Receipt>, StoreError> {
-        self.pool.ask(async |connection| evidence::found(&connection.client, mutations).await)
+    /// What a commit was given that took effect. Asked on a connection of its own: the caller may have one of the few, and
+    /// others as well who wait for the same.
+    fn found(&self, mutations: &[Mutation]) -> Option<Receipt> {
+        self.pool.wait(async {
+            let connection = self.pool.connect().await.ok()?;
+            evidence::found(&connection.client, mutations).await.ok()?
+        })
     }
 
     /// The workspaces of all sessions that steps are appended to.
@@ -177,22 +192,20 @@ impl PostgresStore {
     }
 
     /// What a transaction was given, if it took effect. Does not return before that is certain, unless the server stays away.
-    ///
-    /// Without its number it is certain only that it has not taken effect yet. Trying again is safe then: should it still be
-    /// on its way, one of the two finds that its steps exist.
     fn outcome(
         &self,
-        transaction: Option<&str>,
+        which: &Which,
         error: &Error,
         mutations: &[Mutation],
     ) -> Result<Option<Receipt>, StoreError> {
         let until = Instant::now() + UNTIL_KNOWN.max(self.pool.patience());
+        let mut idle = 0;
         loop {
             let asked = self.pool.wait(async {
                 let connection = self.pool.connect().await.ok()?;
-                match transaction {
-                    Some(transaction) => became(&connection, transaction, mutations).await,
-                    None => evidence::found(&connection.client, mutations).await.ok(),
+                match which {
+                    Which::Transaction(number) => became(&connection, number, mutations).await,
+                    Which::Backend(backend) => left(&connection, *backend, &mut idle, mutations).await,
                 }
             });
             match asked {
@@ -208,10 +221,31 @@ impl PostgresStore {
                         "when the server is back, \"stepback log\" shows whether it was recorded",
                     ));
                 }
-                _ => std::thread::sleep(Duration::from_millis(200)),
+                _ => std::thread::sleep(AGAIN),
             }
         }
     }
+}
+
+/// What a process of the server left behind, if that is certain: when it is gone, or has had nothing to do for a while. One
+/// that lost its client goes as soon as it notices; one behind a pooler stays.
+async fn left(
+    connection: &Connection,
+    backend: i32,
+    idle: &mut u32,
+    mutations: &[Mutation],
+) -> Option<Option<Receipt>> {
+    let sql = "SELECT state IS DISTINCT FROM 'idle' FROM pg_stat_activity WHERE pid = $1";
+    // First whether it is at work: what it did before it ended is then there.
+    let at_work = connection.client.query_opt(sql, &[&backend]).await.ok()?;
+    let at_work = at_work.map(|row| row.try_get::<_, bool>(0)).transpose().ok()?;
+    let found = evidence::found(&connection.client, mutations).await.ok()?;
+    match at_work {
+        None => return Some(found),
+        Some(true) => *idle = 0,
+        Some(false) => *idle += 1,
+    }
+    (found.is_some() || *idle >= IDLE).then_some(found)
 }
 
 /// What became of a transaction, if that is certain.

@@ -9,6 +9,7 @@
 //! meanwhile; so none may be made from asynchronous code, only from a thread that may block.
 
 mod address;
+mod append;
 mod attempt;
 mod commit;
 mod error;

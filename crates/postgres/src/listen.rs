@@ -128,8 +128,8 @@ async fn listen(way: &Way, key: String, sender: watch::Sender<Heard>) {
     }
 }
 
-/// What announces a commit, to be sent right behind its end: so that no lock is held while it becomes durable. The announcement
-/// itself need not be.
+/// What announces a commit, to be sent right behind its end: so that no lock is held while it becomes durable. For an
+/// announcement alone the server waits for no disk.
 pub(crate) fn announcement(key: i32) -> String {
-    format!("BEGIN; SET LOCAL synchronous_commit = off; NOTIFY {CHANNEL}, '{key}'; COMMIT")
+    format!("NOTIFY {CHANNEL}, '{key}'")
 }

@@ -24,29 +24,13 @@ pub(crate) struct Planned {
     pub values: Vec<Owned>,
     /// The reference that was moved by somebody else if this divides by zero.
     pub moves: Option<String>,
-    /// Whether this does nothing outside of a transaction that has a number.
-    pub is_guarded: bool,
 }
 
 impl Planned {
     pub fn new(sql: &'static str, values: Vec<Owned>) -> Self {
-        Self { sql, values, moves: None, is_guarded: false }
-    }
-
-    /// A statement whose condition includes [`guard!`].
-    pub fn guarded(sql: &'static str, values: Vec<Owned>) -> Self {
-        Self { is_guarded: true, ..Self::new(sql, values) }
+        Self { sql, values, moves: None }
     }
 }
-
-/// That a transaction with a number is under way: what was sent along with BEGIN must not take effect by itself, should the
-/// server refuse to begin.
-macro_rules! guard {
-    () => {
-        "pg_current_xact_id_if_assigned() IS NOT NULL"
-    };
-}
-pub(crate) use guard;
 
 /// Everything a commit does to rows.
 pub(crate) struct Plan {
@@ -67,27 +51,27 @@ impl Plan {
         !self.steps.is_empty()
     }
 
-    /// Whether everything may be sent along with BEGIN. There must be a step as well: by that one sees later whether it took
-    /// effect.
-    pub fn may_go_at_once(&self) -> bool {
-        self.has_steps() && self.beginnings.iter().chain(&self.rest).all(|planned| planned.is_guarded)
-    }
-
     /// The numbers that were given, when each workspace has counted to `last`.
     pub fn receipt(&self, last: &HashMap<WorkspaceId, Wanted>) -> Result<Receipt, StoreError> {
-        let gone = || StoreError::Corrupt { what: "a step of a workspace that does not exist".into() };
-        let given = |places: &[(WorkspaceId, i64)], counter: fn(&Wanted) -> i64| {
-            let number = |(workspace, after): &(WorkspaceId, i64)| {
-                let last = last.get(workspace).map(counter).ok_or_else(gone)?;
-                Ok((last - after) as u64)
-            };
-            places.iter().map(number).collect::<Result<Vec<u64>, StoreError>>()
-        };
         Ok(Receipt {
-            steps: given(&self.steps, |last| last.steps)?,
-            ops: given(&self.operations, |last| last.operations)?,
+            steps: given(&self.steps, last, |last| last.steps)?,
+            ops: given(&self.operations, last, |last| last.operations)?,
         })
     }
+}
+
+/// The numbers that were given, counted back from the `last` ones.
+pub(crate) fn given(
+    places: &[(WorkspaceId, i64)],
+    last: &HashMap<WorkspaceId, Wanted>,
+    counter: fn(&Wanted) -> i64,
+) -> Result<Vec<u64>, StoreError> {
+    let gone = || StoreError::Corrupt { what: "a step of a workspace that does not exist".into() };
+    let number = |(workspace, after): &(WorkspaceId, i64)| {
+        let last = last.get(workspace).map(counter).ok_or_else(gone)?;
+        Ok((last - after) as u64)
+    };
+    places.iter().map(number).collect()
 }
 
 /// How many numbers a workspace has to give.
@@ -98,14 +82,10 @@ pub(crate) struct Wanted {
 }
 
 /// Raises the counters of workspaces, and holds their rows until the end of the transaction.
-pub(crate) const NUMBER: &str = concat!(
-    "UPDATE stepback_workspaces w
+pub(crate) const NUMBER: &str = "UPDATE stepback_workspaces w
     SET steps = w.steps + n.steps, operations = w.operations + n.operations
     FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) n (id, steps, operations)
-    WHERE w.id = n.id AND ",
-    guard!(),
-    " RETURNING w.id, w.steps, w.operations"
-);
+    WHERE w.id = n.id RETURNING w.id, w.steps, w.operations";
 
 /// Sessions that `mutations` append steps to and do not add.
 pub(crate) fn sessions_needed(mutations: &[Mutation]) -> Vec<SessionId> {
@@ -131,7 +111,7 @@ pub(crate) fn added_sessions(mutations: &[Mutation]) -> impl Iterator<Item = (Se
 }
 
 /// How many numbers each workspace has to give, in order of the workspaces.
-fn wanted(
+pub(crate) fn wanted(
     mutations: &[Mutation],
     sessions: &HashMap<SessionId, WorkspaceId>,
 ) -> Result<Vec<(WorkspaceId, Wanted)>, StoreError> {
@@ -150,7 +130,10 @@ fn wanted(
     Ok(wanted)
 }
 
-fn workspace_of(step: &Step, sessions: &HashMap<SessionId, WorkspaceId>) -> Result<WorkspaceId, StoreError> {
+pub(crate) fn workspace_of(
+    step: &Step,
+    sessions: &HashMap<SessionId, WorkspaceId>,
+) -> Result<WorkspaceId, StoreError> {
     sessions
         .get(&step.session)
         .copied()
@@ -175,12 +158,9 @@ fn beginnings(mutations: &[Mutation], machine: &str) -> Vec<Planned> {
                     Box::new(workspace.created_at.as_micros()),
                 ],
             )),
-            Mutation::AddSession(session) => planned.push(Planned::guarded(
-                concat!(
-                    "INSERT INTO stepback_sessions (id, workspace, agent, started_at, info)
-                     SELECT $1, $2, $3, $4, $5::text::jsonb WHERE ",
-                    guard!()
-                ),
+            Mutation::AddSession(session) => planned.push(Planned::new(
+                "INSERT INTO stepback_sessions (id, workspace, agent, started_at, info)
+                 VALUES ($1, $2, $3, $4, $5::text::jsonb)",
                 vec![
                     bytes(session.id.as_bytes()),
                     bytes(session.workspace.as_bytes()),
@@ -246,13 +226,14 @@ pub(crate) fn plan(
         }
     }
     plan.rest.extend(steps.planned());
-    plan.rest.extend(counted(mutations));
+    if plan.has_steps() {
+        plan.rest.push(counted(mutations));
+    }
     Ok(plan)
 }
 
-/// The statement that counts the steps by session, kind and tool. Whoever appends holds the row of the workspace, so that
-/// nobody else counts for the same session.
-fn counted(mutations: &[Mutation]) -> Option<Planned> {
+/// How many steps there are by session, kind and tool, as columns.
+pub(crate) fn counts(mutations: &[Mutation]) -> Vec<Owned> {
     let mut counts: HashMap<(SessionId, &'static str, String), (i64, i64)> = HashMap::new();
     for mutation in mutations {
         if let Mutation::AppendStep { step, .. } = mutation {
@@ -262,31 +243,30 @@ fn counted(mutations: &[Mutation]) -> Option<Planned> {
             *failed += i64::from(step.facts.failed);
         }
     }
-    if counts.is_empty() {
-        return None;
-    }
-    let sql = concat!(
-        "INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
-         SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) WHERE ",
-        guard!(),
-        " ON CONFLICT (session, kind, tool)
-         DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed"
-    );
-    let values: Vec<Owned> = vec![
+    vec![
         Box::new(counts.keys().map(|(session, ..)| session.as_bytes().to_vec()).collect::<Vec<_>>()),
         Box::new(counts.keys().map(|(_, kind, _)| *kind).collect::<Vec<_>>()),
         Box::new(counts.keys().map(|(.., tool)| tool.clone()).collect::<Vec<_>>()),
         Box::new(counts.values().map(|(steps, _)| *steps).collect::<Vec<_>>()),
         Box::new(counts.values().map(|(_, failed)| *failed).collect::<Vec<_>>()),
-    ];
-    Some(Planned::guarded(sql, values))
+    ]
+}
+
+/// The statement that counts the steps by session, kind and tool. Whoever appends holds the row of the workspace, so that
+/// nobody else counts for the same session.
+fn counted(mutations: &[Mutation]) -> Planned {
+    let sql = "INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
+         SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::bigint[])
+         ON CONFLICT (session, kind, tool)
+         DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed";
+    Planned::new(sql, counts(mutations))
 }
 
 /// The statement of a mutation that changes what is there.
 fn change(mutation: &Mutation) -> Option<Planned> {
     Some(match mutation {
-        Mutation::SetSessionInfo { session, info } => Planned::guarded(
-            concat!("UPDATE stepback_sessions SET info = $2::text::jsonb WHERE id = $1 AND ", guard!()),
+        Mutation::SetSessionInfo { session, info } => Planned::new(
+            "UPDATE stepback_sessions SET info = $2::text::jsonb WHERE id = $1",
             vec![bytes(session.as_bytes()), Box::new(text::document(info))],
         ),
         Mutation::Annotate { step, annotation } => Planned::new(

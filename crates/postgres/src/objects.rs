@@ -16,7 +16,6 @@ use stepback_store::{Store, StoreError};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::mutations::guard;
 use crate::pool::{Connection, Lease};
 use crate::{PostgresStore, rows};
 
@@ -30,13 +29,9 @@ const READ: &str = "WITH RECURSIVE chain AS (
     ) SELECT codec, depth, raw_len, base, payload FROM chain ORDER BY depth";
 
 /// Adds objects, given as columns, and makes them visible to everybody.
-pub(crate) const INSERT_NEW: &str = concat!(
-    "INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
+pub(crate) const INSERT_NEW: &str = "INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
     SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::smallint[], $4::smallint[], $5::bigint[], $6::bytea[], $7::bytea[])
-    WHERE ",
-    guard!(),
-    " ON CONFLICT (hash) DO NOTHING"
-);
+    ON CONFLICT (hash) DO NOTHING";
 
 /// Sends objects, given as columns, ahead.
 const INSERT_AHEAD: &str = "INSERT INTO pg_temp.stepback_ahead (hash, kind, codec, depth, raw_len, base, payload)

@@ -44,8 +44,7 @@ pub(crate) fn taking(key: i32) -> String {
 
 /// The same, as the first of several statements.
 pub(crate) fn taking_first(key: i32) -> Planned {
-    // Without a transaction it is given back at once.
-    Planned::guarded("SELECT pg_advisory_xact_lock_shared($1, $2)", vec![Box::new(ORDERING), Box::new(key)])
+    Planned::new("SELECT pg_advisory_xact_lock_shared($1, $2)", vec![Box::new(ORDERING), Box::new(key)])
 }
 
 impl PostgresStore {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use stepback_store::StoreError;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage, Socket, Statement};
 
@@ -33,12 +34,22 @@ const AGAIN: [Duration; 5] = [
 /// disk keeps that; nobody gets less. Making machine code of a statement takes longer than any of ours.
 const SET_UP: &str = "SELECT set_config('synchronous_commit', 'on', false)
       WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
-    SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SET jit = off; SHOW server_version_num";
+    SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning; SET jit = off;
+    SELECT current_setting('server_version_num'), pg_backend_pid()";
+
+/// How long to wait until the server knows that a connection is over.
+const GOODBYE: Duration = Duration::from_millis(500);
+/// Whether a connection that nobody used for longer is still there is looked at first.
+const RESTED: Duration = Duration::from_secs(1);
 
 /// One connection.
 pub(crate) struct Connection {
     pub client: Client,
+    /// The process that serves it.
+    pub backend: i32,
     statements: HashMap<String, Statement>,
+    /// What moves its bytes, whenever somebody waits.
+    moving: JoinHandle<()>,
 }
 
 impl Connection {
@@ -93,7 +104,8 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    connections: Vec<Connection>,
+    /// With when each was used last.
+    connections: Vec<(Connection, Instant)>,
     in_use: usize,
 }
 
@@ -155,19 +167,24 @@ impl Pool {
             idle = self.returned.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         idle.in_use += 1;
-        let mut known = None;
-        while let Some(connection) = idle.connections.pop() {
+        drop(idle);
+        let mut lease = Lease { pool: self.clone(), connection: None, counted: true };
+        while let Some((connection, used)) = self.take_idle() {
+            if used.elapsed() > RESTED {
+                // That the server closed it is noticed only while somebody waits.
+                self.wait(async { tokio::time::sleep(Duration::from_millis(1)).await });
+            }
             if !connection.client.is_closed() {
-                known = Some(connection);
-                break;
+                lease.connection = Some(connection);
+                return Ok(lease);
             }
         }
-        drop(idle);
-        let mut lease = Lease { pool: self.clone(), connection: known, counted: true };
-        if lease.connection.is_none() {
-            lease.connection = Some(self.wait(self.connect())?);
-        }
+        lease.connection = Some(self.wait(self.connect())?);
         Ok(lease)
+    }
+
+    fn take_idle(&self) -> Option<(Connection, Instant)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).connections.pop()
     }
 
     /// A connection of its own for a batch that is too large for memory; not one of the few that everybody shares.
@@ -232,25 +249,39 @@ impl Pool {
     pub async fn connect(&self) -> Result<Connection, StoreError> {
         let failed = |error: Error| self.failed("connect to", &error);
         let (client, connection) = self.way.dial().await.map_err(failed)?;
-        self.runtime().spawn(async move {
+        let moving = self.runtime().spawn(async move {
             // Whoever waits for an answer is told what went wrong.
             let _ = connection.await;
         });
         let set_up = format!("SET lock_timeout = {}; {SET_UP}", self.patience.as_millis());
         let messages = client.simple_query(&set_up).await.map_err(failed)?;
-        let version = messages.iter().rev().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0)?.parse::<u32>().ok(),
+        let said = messages.iter().rev().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((row.get(0)?.parse::<u32>().ok()?, row.get(1)?.parse::<i32>().ok()?))
+            }
             _ => None,
         });
-        match version {
-            Some(version) if version < OLDEST => Err(error::server(
+        match said {
+            Some((version, _)) if version < OLDEST => Err(error::server(
                 &self.shown,
                 "use",
                 format!("the server is PostgreSQL {}, and 13 is the oldest that works", version / 10_000),
                 "use a newer server",
             )),
-            _ => Ok(Connection { client, statements: HashMap::new() }),
+            _ => {
+                let backend = said.map_or(0, |(_, backend)| backend);
+                Ok(Connection { client, backend, statements: HashMap::new(), moving })
+            }
         }
+    }
+
+    /// Ends a connection, and with it whatever it has begun and not ended.
+    fn close(&self, connection: Connection) {
+        let Connection { client, moving, .. } = connection;
+        drop(client);
+        self.wait(async {
+            let _ = tokio::time::timeout(GOODBYE, moving).await;
+        });
     }
 }
 
@@ -285,7 +316,9 @@ impl Lease {
 
     /// Closes the connection instead of giving it back.
     pub fn discard(&mut self) {
-        self.connection = None;
+        if let Some(connection) = self.connection.take() {
+            self.pool.close(connection);
+        }
     }
 }
 
@@ -297,7 +330,7 @@ impl Drop for Lease {
         let mut idle = self.pool.state.lock().unwrap_or_else(PoisonError::into_inner);
         idle.in_use -= 1;
         if let Some(connection) = self.connection.take().filter(|known| !known.client.is_closed()) {
-            idle.connections.push(connection);
+            idle.connections.push((connection, Instant::now()));
         }
         drop(idle);
         self.pool.returned.notify_one();

@@ -4,7 +4,7 @@ use stepback_model::ids::WorkspaceId;
 use stepback_model::json::Root;
 use stepback_model::record::{Annotation, Step, Trigger};
 
-use crate::mutations::{Owned, Planned, guard};
+use crate::mutations::{Owned, Planned};
 use crate::text;
 
 /// Steps on their way into the table.
@@ -72,18 +72,20 @@ impl Steps {
             return None;
         }
         // Sorted before they take their positions: those follow the numbers.
-        let sql = concat!(
-            "INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
+        let sql = "INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
                 tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
             SELECT a, b, c, last - d, e, f, g, h, i, j, k, l::jsonb, m, n, o, p, q, r, s, t, nextval('stepback_positions')
             FROM (SELECT new.*, w.steps AS last FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::text[], $7::bigint[], $8::bytea[],
                 $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[], $15::text[], $16::text[],
                 $17::text[], $18::boolean[], $19::bigint[], $20::bytea[]) WITH ORDINALITY
                 AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, place)
-                JOIN stepback_workspaces w ON w.id = new.b ORDER BY place) steps WHERE ",
-            guard!()
-        );
-        let values: Vec<Owned> = vec![
+                JOIN stepback_workspaces w ON w.id = new.b ORDER BY place) steps";
+        Some(Planned::new(sql, self.values()))
+    }
+
+    /// The columns, in the order in which both statements that append steps take them.
+    pub fn values(self) -> Vec<Owned> {
+        vec![
             Box::new(self.ids),
             Box::new(self.workspaces),
             Box::new(self.sessions),
@@ -104,7 +106,6 @@ impl Steps {
             Box::new(self.failed),
             Box::new(self.durations),
             Box::new(self.details),
-        ];
-        Some(Planned::guarded(sql, values))
+        ]
     }
 }

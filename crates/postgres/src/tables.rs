@@ -1,5 +1,7 @@
 //! The tables, as the migrations that lead to them.
 
+use crate::append;
+
 /// The tables as they were made first.
 const FIRST: &str = "
 CREATE TABLE stepback_schema (version integer NOT NULL);
@@ -167,4 +169,4 @@ END $$;
 const PAGES: &str = "";
 
 /// Each leads from the format before it to the next. One that was released is never changed.
-pub(crate) const MIGRATIONS: &[&str] = &[FIRST, ORDER, SEARCH, PAGES];
+pub(crate) const MIGRATIONS: &[&str] = &[FIRST, ORDER, SEARCH, PAGES, append::MAKE];

@@ -31,6 +31,8 @@ const BEFORE: usize = 1;
 const AFTER: usize = 2;
 /// What begins a transaction is something that the server does not understand.
 const MANGLED: usize = 3;
+/// The server gets it, and nobody waits for its answer.
+const WHILE: usize = 4;
 
 impl Cutter {
     fn start(to: u16) -> Self {
@@ -52,11 +54,17 @@ impl Cutter {
                             buffer[at] = b'?';
                             armed.store(0, Ordering::SeqCst);
                         }
-                        let ends = buffer[..len].windows(7).any(|bytes| bytes == b"; COMMI");
-                        if ends {
+                        let said =
+                            |words: &[u8]| buffer[..len].windows(words.len()).any(|bytes| bytes == words);
+                        // Either the end itself, or the announcement right behind it.
+                        if said(b"; COMMIT") || said(b"NOTIFY stepback") {
                             match armed.swap(0, Ordering::SeqCst) {
                                 BEFORE => break,
                                 AFTER => cutting.store(true, Ordering::SeqCst),
+                                WHILE => {
+                                    let _ = into.write_all(&buffer[..len]);
+                                    break;
+                                }
                                 _ => {}
                             }
                         }
@@ -105,9 +113,38 @@ fn a_commit_whose_answer_is_lost_is_neither_done_twice_nor_given_up() {
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
 }
 
-/// Everything from BEGIN to COMMIT is on its way when the server refuses to begin.
+/// The line is lost while the server still waits for somebody else: what it does later must not be done a second time.
 #[test]
-fn what_was_sent_along_with_a_refused_beginning_does_nothing() {
+fn a_commit_that_goes_on_without_its_client_is_waited_for() {
+    let server = Server::start();
+    let url = server.database();
+    let cutter = Cutter::start(server.port());
+    let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
+    let local = tempfile::tempdir().unwrap();
+    let store = open(&through, local.path());
+    let sample = Sample::new(1);
+    let (workspace, session) = sample.begin(&store, b"/w");
+    store.commit(None, &[append(sample.step(session.id, STATE))]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            server.sql(
+                "test0",
+                "BEGIN; UPDATE stepback_workspaces SET steps = steps; SELECT pg_sleep(2); COMMIT",
+            )
+        });
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        cutter.armed.store(WHILE, Ordering::SeqCst);
+        let receipt = store.commit(None, &[append(sample.step(session.id, STATE))]).unwrap();
+        assert_eq!(cutter.armed.load(Ordering::SeqCst), 0, "nothing was cut");
+        assert_eq!(receipt.steps, [2]);
+    });
+    assert_eq!(store.steps(workspace.id, &Query::default()).unwrap().len(), 2);
+    assert_eq!(store.check().unwrap(), Vec::<String>::new());
+}
+
+/// A commit that begins first is refused as a whole when the server refuses to begin.
+#[test]
+fn nothing_takes_effect_when_the_server_refuses_to_begin() {
     let server = Server::start();
     let url = server.database();
     let cutter = Cutter::start(server.port());
@@ -132,6 +169,11 @@ fn what_was_sent_along_with_a_refused_beginning_does_nothing() {
             Mutation::SetSessionInfo { session: session.id, info: Box::new(info) },
             append(sample.step(other.id, state)),
             Mutation::AddSession(other),
+            Mutation::SetRef {
+                name: "somewhere".into(),
+                expected: None,
+                value: sample.step(session.id, state).id,
+            },
         ];
         store.commit(Some(batch.finish().unwrap()), &mutations)
     };
