@@ -7,6 +7,7 @@ mod error;
 mod find;
 mod parse;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -81,38 +82,62 @@ pub enum Pattern {
 
 /// A word in a text: its bytes, and what it is compared by.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Word {
+pub struct Word<'t> {
     /// Where it begins.
     pub start: usize,
     /// Where it ends.
     pub end: usize,
-    /// Folded, and cut off at [`LONGEST_WORD`] characters.
-    pub text: String,
+    /// Folded, and cut off at [`LONGEST_WORD`] characters. Most words are what they are compared by.
+    pub text: Cow<'t, str>,
 }
 
 /// Characters of a word that count. What is longer is data, of which the beginning says enough.
 pub const LONGEST_WORD: usize = 64;
 
 /// The words of a text: letters, digits and underscores that stand together.
-pub fn words(text: &str) -> impl Iterator<Item = Word> {
-    let mut chars = text.char_indices().peekable();
+pub fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
+    let mut at = 0;
     std::iter::from_fn(move || {
-        while chars.next_if(|(_, c)| !is_word(*c)).is_some() {}
-        let start = chars.peek()?.0;
-        let (mut end, mut folded, mut count) = (start, String::new(), 0);
-        while let Some((at, c)) = chars.next_if(|(_, c)| is_word(*c)) {
-            end = at + c.len_utf8();
-            if count < LONGEST_WORD {
-                folded.push(find::fold_char(c));
-            }
-            count += 1;
+        let start = end_of(text, at, |c| !is_word(c));
+        if start == text.len() {
+            at = start;
+            return None;
         }
-        Some(Word { start, end, text: folded })
+        let end = end_of(text, start, is_word);
+        at = end;
+        let word = &text[start..end];
+        let is_folded = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let text = match word.len() <= LONGEST_WORD && word.bytes().all(is_folded) {
+            true => Cow::Borrowed(word),
+            false => word.chars().take(LONGEST_WORD).map(find::fold_char).collect(),
+        };
+        Some(Word { start, end, text })
     })
 }
 
+/// Where the characters of a kind end that begin at `from`.
+fn end_of(text: &str, from: usize, is_one: impl Fn(char) -> bool) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    while let Some(byte) = bytes.get(at) {
+        let c = match byte.is_ascii() {
+            true => char::from(*byte),
+            // `at` is always where a character begins.
+            false => text[at..].chars().next().unwrap_or(char::REPLACEMENT_CHARACTER),
+        };
+        if !is_one(c) {
+            break;
+        }
+        at += c.len_utf8();
+    }
+    at
+}
+
 fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
+    match c.is_ascii() {
+        true => c.is_ascii_alphanumeric() || c == '_',
+        false => c.is_alphanumeric(),
+    }
 }
 
 #[cfg(test)]

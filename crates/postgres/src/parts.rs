@@ -43,10 +43,10 @@ pub(crate) fn of(wanted: &str) -> Vec<Part> {
                 return None;
             }
             Some(match (first, last) {
-                (true, true) => Part::Inside(word.text),
-                (true, false) => Part::End(word.text),
-                (false, true) => Part::Beginning(word.text),
-                (false, false) => Part::Whole(word.text),
+                (true, true) => Part::Inside(word.text.into_owned()),
+                (true, false) => Part::End(word.text.into_owned()),
+                (false, true) => Part::Beginning(word.text.into_owned()),
+                (false, false) => Part::Whole(word.text.into_owned()),
             })
         })
         .collect()

@@ -3,6 +3,7 @@
 //! Steps are indexed in blocks. Of each word, a block has one row with its places in all steps of the block: for each step its
 //! position, how many words it has, how often it has this one, and where. Numbers are differences, seven bits to a byte.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stepback_model::search::{Texts, words};
@@ -25,7 +26,7 @@ struct Places {
 impl Block {
     /// Adds the texts of a step, which come in order of the steps' positions. Returns how many words they have.
     pub fn add(&mut self, position: u64, texts: &Texts) -> u64 {
-        let mut found: HashMap<String, Vec<u64>> = HashMap::new();
+        let mut found: HashMap<Cow<'_, str>, Vec<u64>> = HashMap::new();
         let (mut place, mut length) = (0u64, 0u64);
         for text in texts.values() {
             for word in words(text) {
@@ -37,7 +38,7 @@ impl Block {
             place += 1;
         }
         for (word, places) in found {
-            let Places { last, bytes } = self.words.entry(word).or_default();
+            let Places { last, bytes } = self.words.entry(word.into_owned()).or_default();
             write(bytes, position - *last);
             *last = position;
             write(bytes, length);

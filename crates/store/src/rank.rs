@@ -21,7 +21,7 @@ impl<'s> Ranking<'s> {
         Self { phrases, formula: search::Ranking { documents: 0.0, average } }
     }
 
-    pub fn score(&self, words: &[Vec<Word>]) -> f64 {
+    pub fn score(&self, words: &[Vec<Word<'_>>]) -> f64 {
         let length = length(words) as u64;
         let one = |(phrase, weight): &(&Phrase, f64)| {
             self.formula.score(*weight, count(phrase, words) as u64, length)
@@ -31,16 +31,16 @@ impl<'s> Ranking<'s> {
 }
 
 /// The words of each text.
-pub(crate) fn take_apart(texts: &Texts) -> Vec<Vec<Word>> {
+pub(crate) fn take_apart(texts: &Texts) -> Vec<Vec<Word<'_>>> {
     texts.values().map(|text| words(text).collect()).collect()
 }
 
 /// How many words there are.
-pub(crate) fn length(words: &[Vec<Word>]) -> usize {
+pub(crate) fn length(words: &[Vec<Word<'_>>]) -> usize {
     words.iter().map(Vec::len).sum()
 }
 
 /// How often a phrase is in them.
-pub(crate) fn count(phrase: &Phrase, words: &[Vec<Word>]) -> f64 {
+pub(crate) fn count(phrase: &Phrase, words: &[Vec<Word<'_>>]) -> f64 {
     words.iter().map(|words| phrase.count(words)).sum::<usize>() as f64
 }

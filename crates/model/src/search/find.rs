@@ -38,7 +38,7 @@ pub(super) fn fold_char(c: char) -> char {
 
 impl Phrase {
     /// Whether the phrase begins at the first of these words.
-    fn begins(&self, found: &[Word]) -> bool {
+    fn begins(&self, found: &[Word<'_>]) -> bool {
         let last = self.words.len() - 1;
         found.len() > last
             && self.words.iter().zip(found).enumerate().all(|(at, (wanted, word))| match self.prefix {
@@ -48,7 +48,7 @@ impl Phrase {
     }
 
     /// How often it is in these words.
-    pub fn count(&self, words: &[Word]) -> usize {
+    pub fn count(&self, words: &[Word<'_>]) -> usize {
         (0..words.len()).filter(|at| self.begins(&words[*at..])).count()
     }
 }
@@ -59,7 +59,7 @@ impl Pattern {
         match self {
             Self::Substring(wanted) => texts.values().any(|text| fold(text).contains(wanted.as_str())),
             Self::Words { with, without } => {
-                let split: Vec<Vec<Word>> = texts.values().map(|text| words(text).collect()).collect();
+                let split: Vec<Vec<Word<'_>>> = texts.values().map(|text| words(text).collect()).collect();
                 let has = |phrase: &Phrase| split.iter().any(|words| phrase.count(words) > 0);
                 with.iter().all(has) && !without.iter().any(has)
             }
@@ -71,7 +71,7 @@ impl Pattern {
         let mut places: Vec<(usize, usize)> = match self {
             Self::Substring(wanted) => substring_places(text, wanted),
             Self::Words { with, .. } => {
-                let found: Vec<Word> = words(text).collect();
+                let found: Vec<Word<'_>> = words(text).collect();
                 let at = |at: usize| {
                     let longest = with.iter().filter(|phrase| phrase.begins(&found[at..]));
                     let end = longest.map(|phrase| found[at + phrase.words.len() - 1].end).max()?;

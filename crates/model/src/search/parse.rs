@@ -31,7 +31,7 @@ impl Pattern {
             };
             let star_after = quoted && next.starts_with('*');
             let phrase = Phrase {
-                words: words(term).map(|word| word.text).collect(),
+                words: words(term).map(|word| word.text.into_owned()).collect(),
                 prefix: star_after || (!quoted && term.ends_with('*')),
             };
             if phrase.words.is_empty() {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
-use stepback_model::search::{Pattern, Phrase, Texts, Word, fold};
+use stepback_model::search::{Pattern, Phrase, Texts, fold};
 
 use super::find::{self, Conditions, Size};
 use super::index::Index;
@@ -80,10 +80,6 @@ impl Index {
         with: &[Phrase],
         without: &[Phrase],
     ) -> Result<Vec<(i64, f64)>, StoreError> {
-        let mut split: Vec<(i64, Vec<Vec<Word>>)> = Vec::with_capacity(found.len());
-        for position in found {
-            split.extend(self.texts(*position)?.map(|texts| (*position, take_apart(&texts))));
-        }
         let (documents, words): (i64, i64) =
             (self.db.prepare_cached("SELECT documents, words FROM state")?)
                 .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -93,8 +89,11 @@ impl Index {
             weighed.push((phrase, weight(documents as f64, self.having(phrase)?)));
         }
         let ranking = Ranking::new(weighed, average);
-        let mut scored: Vec<(i64, f64)> =
-            split.iter().map(|(position, words)| (*position, ranking.score(words))).collect();
+        let mut scored: Vec<(i64, f64)> = Vec::with_capacity(found.len());
+        for position in found {
+            let texts = self.texts(*position)?;
+            scored.extend(texts.map(|texts| (*position, ranking.score(&take_apart(&texts)))));
+        }
         scored.sort_by(|a, b| b.1.total_cmp(&a.1));
         Ok(scored)
     }
