@@ -2,6 +2,7 @@
 //!
 //! This crate is a surface: it reads arguments and the environment, asks, prints, and leaves everything else to the engine.
 
+mod allocator;
 mod args;
 mod commands;
 mod context;
