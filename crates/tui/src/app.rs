@@ -4,6 +4,7 @@
 
 mod act;
 mod board;
+mod graph;
 mod inspect;
 mod live;
 pub mod pager;

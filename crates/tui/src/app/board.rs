@@ -1,7 +1,7 @@
 //! What an agent thought by the step one stands on: a row for each thing on its board.
 
 use super::pager::Mood;
-use super::{App, View};
+use super::{App, View, graph};
 use crate::documents::mind::{Confidence, Item, Link, Mind};
 use crate::effect::{Effect, Loaded};
 use crate::source::Answered;
@@ -89,6 +89,7 @@ impl Board {
             }));
         }
         let evidence: Vec<&Item> = items(mind, "evidence").collect();
+        let beliefs: Vec<&Item> = items(mind, "beliefs").collect();
         for (name, title) in [
             ("hypotheses", "Hypotheses"),
             ("contradictions", "Contradictions"),
@@ -110,13 +111,7 @@ impl Board {
                     lines.extend(evidence.iter().filter(about).map(|one| line(one, "  ")));
                 }
                 if name == "beliefs" {
-                    lines.extend(item.links.iter().map(|link| Line {
-                        text: format!("      {}", rests(link)),
-                        mood: Mood::Quiet,
-                        item: Some(link.to.clone()),
-                        whole: rests(link),
-                        ..Line::default()
-                    }));
+                    lines.extend(graph::below(item, &beliefs));
                 }
             }
             let left = part.total.saturating_sub(part.items.len() as u64);
@@ -260,7 +255,8 @@ fn facts(item: &Item) -> String {
     facts.join(", ")
 }
 
-fn rests(link: &Link) -> String {
+/// How an item has to do with another one, in words.
+pub fn rests(link: &Link) -> String {
     let strength = link.strength.map(|strength| format!(" ({strength:.2})")).unwrap_or_default();
     let reason = link.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} {}{strength}{reason}", link.how.replace('-', " "), link.to)

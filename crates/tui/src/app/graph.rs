@@ -1,0 +1,103 @@
+//! What rests on what, drawn as branches below each belief.
+
+use super::board::{Line, rests};
+use super::pager::Mood;
+use crate::documents::mind::Item;
+
+/// How far down branches are drawn; what stands below has a row of its own.
+const DEEPEST: usize = 4;
+/// Rows below one belief at most: what many rest on is drawn below each of them.
+const MOST: usize = 40;
+
+/// Rows for everything that a belief rests on, and for what that rests on in turn. `all` are the beliefs of the board.
+pub fn below(belief: &Item, all: &[&Item]) -> Vec<Line> {
+    let mut rows = Vec::new();
+    draw(belief, all, "", &mut vec![&belief.id], &mut rows);
+    if rows.len() > MOST {
+        rows.truncate(MOST);
+        let text = "      … and more".to_owned();
+        rows.push(Line { text, mood: Mood::Quiet, ..Line::default() });
+    }
+    rows
+}
+
+fn draw<'m>(
+    belief: &'m Item,
+    all: &[&'m Item],
+    indent: &str,
+    path: &mut Vec<&'m String>,
+    rows: &mut Vec<Line>,
+) {
+    for (at, link) in belief.links.iter().enumerate() {
+        if rows.len() > MOST {
+            return;
+        }
+        let (branch, on) = match at + 1 == belief.links.len() {
+            true => ("└─", "   "),
+            false => ("├─", "│  "),
+        };
+        let other = all.iter().find(|other| other.id == link.to);
+        let sure = other.and_then(|other| other.confidence).map(|sure| format!(" [{sure:.2}]"));
+        let text = other.map(|other| format!(" {}", other.text));
+        let said = format!("{}{}{}", rests(link), sure.unwrap_or_default(), text.unwrap_or_default());
+        rows.push(Line {
+            text: format!("      {indent}{branch} {said}"),
+            mood: Mood::Quiet,
+            item: Some(link.to.clone()),
+            step: other.and_then(|other| other.origin.step),
+            whole: said,
+            ..Line::default()
+        });
+        // There are no circles on a board; should a document have one, it is not followed.
+        if let Some(other) = other.filter(|other| path.len() < DEEPEST && !path.contains(&&other.id)) {
+            path.push(&other.id);
+            draw(other, all, &format!("{indent}{on}"), path, rows);
+            path.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::documents::mind::Link;
+
+    fn belief(id: &str, on: &[&str]) -> Item {
+        let link = |to: &&str| Link { to: (*to).into(), how: "supported-by".into(), ..Link::default() };
+        Item {
+            id: id.into(),
+            text: format!("what {id} says"),
+            confidence: Some(0.5),
+            links: on.iter().map(link).collect(),
+            ..Item::default()
+        }
+    }
+
+    #[test]
+    fn what_a_belief_rests_on_is_drawn_down_to_its_roots() {
+        let all =
+            [belief("B1", &["B2", "B4"]), belief("B2", &["B3"]), belief("B3", &[]), belief("B4", &["H1"])];
+        let all: Vec<&Item> = all.iter().collect();
+        let drawn: Vec<String> = below(all[0], &all).into_iter().map(|row| row.text).collect();
+        assert_eq!(
+            drawn,
+            [
+                "      ├─ supported by B2 [0.50] what B2 says",
+                "      │  └─ supported by B3 [0.50] what B3 says",
+                "      └─ supported by B4 [0.50] what B4 says",
+                "         └─ supported by H1",
+            ]
+        );
+    }
+
+    #[test]
+    fn circles_and_crowds_end() {
+        let ids: Vec<String> = (0..60).map(|at| format!("B{at}")).collect();
+        let on: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let all: Vec<Item> = ids.iter().map(|id| belief(id, &on)).collect();
+        let all: Vec<&Item> = all.iter().collect();
+        let rows = below(all[0], &all);
+        assert_eq!(rows.len(), MOST + 1);
+        assert!(rows[MOST].text.contains("and more"));
+    }
+}
