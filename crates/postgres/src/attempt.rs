@@ -109,28 +109,25 @@ impl PostgresStore {
             let _ = client.batch_execute(&announcement).now_or_never();
         };
         let (numbered, ()) = join(client.query(&call, &values), announcing).await;
-        let numbered = numbered.map_err(|error| match error.code().map(SqlState::code) {
-            Some(append::NEWER) => Trouble::Before(error),
-            Some(append::COLLECTED) => StoreError::Collected.into(),
-            _ if error::is_lost(&error) => {
-                Trouble::Unsure { which: Which::Backend(connection.backend), error }
+        let numbered = match numbered {
+            Ok(numbered) => numbered,
+            Err(error) => {
+                return Err(match error.code().map(SqlState::code) {
+                    Some(append::NEWER) => self.unfit(client).await?,
+                    Some(append::COLLECTED) => StoreError::Collected.into(),
+                    _ if error::is_lost(&error) => {
+                        Trouble::Unsure { which: Which::Backend(connection.backend), error }
+                    }
+                    _ => Trouble::Before(error),
+                });
             }
-            _ => Trouble::Before(error),
-        });
-        match numbered {
-            Ok(rows) => {
-                let mut last = HashMap::new();
-                for row in &rows {
-                    let given = Wanted { steps: rows::get(row, 1)?, operations: 0 };
-                    last.insert(rows::id(row, 0, WorkspaceId::from_slice)?, given);
-                }
-                Ok(Receipt { steps: appending.numbers(&last)?, ops: Vec::new() })
-            }
-            Err(Trouble::Before(error)) if error.code().map(SqlState::code) == Some(append::NEWER) => {
-                Err(self.unfit(&connection.client).await?)
-            }
-            Err(trouble) => Err(trouble),
+        };
+        let mut last = HashMap::new();
+        for row in &numbered {
+            let given = Wanted { steps: rows::get(row, 1)?, operations: 0 };
+            last.insert(rows::id(row, 0, WorkspaceId::from_slice)?, given);
         }
+        Ok(Receipt { steps: appending.numbers(&last)?, ops: Vec::new() })
     }
 
     /// Why the store is not what a commit relies on.

@@ -23,7 +23,7 @@ pub(crate) const COLLECTING: i32 = 0x5342_0002;
 
 /// How many sessions are remembered.
 const MOST_SESSIONS: usize = 10_000;
-/// How long to look for the outcome of a transaction at least.
+/// How long to look for the outcome of a transaction, unless whoever opened the store has less time than usual.
 const UNTIL_KNOWN: Duration = Duration::from_secs(20);
 /// How long to wait between two looks for it.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -198,7 +198,9 @@ impl PostgresStore {
         error: &Error,
         mutations: &[Mutation],
     ) -> Result<Option<Receipt>, StoreError> {
-        let until = Instant::now() + UNTIL_KNOWN.max(self.pool.patience());
+        // An agent waits for a hook: what it recorded is told as uncertain then, and not recorded twice when it comes again.
+        let patience = self.patience.unwrap_or(UNTIL_KNOWN.max(self.pool.patience()));
+        let until = Instant::now() + patience;
         let mut idle = 0;
         loop {
             let asked = self.pool.wait(async {

@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,10 +13,6 @@ use stepback_testkit::postgres::Server;
 use stepback_testkit::sample::{Sample, append};
 
 const STATE: Hash = Hash::from_bytes([7; 32]);
-
-fn open(url: &str, local: &Path) -> PostgresStore {
-    PostgresStore::open(url, local).unwrap()
-}
 
 /// Stands between a store and its server, and cuts the connection when the end of a transaction passes: before the server
 /// gets it, or after it has answered.
@@ -90,16 +85,31 @@ impl Cutter {
     }
 }
 
+/// A store whose line to its server can be cut.
+struct Line {
+    store: PostgresStore,
+    _local: tempfile::TempDir,
+    cutter: Cutter,
+    server: Server,
+}
+
+impl Line {
+    fn new() -> Self {
+        let server = Server::start();
+        let url = server.database();
+        let cutter = Cutter::start(server.port());
+        let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
+        let local = tempfile::tempdir().unwrap();
+        let store = PostgresStore::open(&through, local.path()).unwrap();
+        Self { store, _local: local, cutter, server }
+    }
+}
+
 #[test]
 fn a_commit_whose_answer_is_lost_is_neither_done_twice_nor_given_up() {
-    let server = Server::start();
-    let url = server.database();
-    let cutter = Cutter::start(server.port());
-    let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
-    let local = tempfile::tempdir().unwrap();
-    let store = open(&through, local.path());
+    let Line { cutter, store, .. } = &Line::new();
     let sample = Sample::new(1);
-    let (workspace, session) = sample.begin(&store, b"/w");
+    let (workspace, session) = sample.begin(store, b"/w");
     for (at, when) in [BEFORE, AFTER, AFTER, BEFORE].into_iter().enumerate() {
         let batch = store.begin().unwrap();
         let state = batch.write(ObjectKind::Blob, &[at as u8], None).unwrap();
@@ -116,14 +126,9 @@ fn a_commit_whose_answer_is_lost_is_neither_done_twice_nor_given_up() {
 /// The line is lost while the server still waits for somebody else: what it does later must not be done a second time.
 #[test]
 fn a_commit_that_goes_on_without_its_client_is_waited_for() {
-    let server = Server::start();
-    let url = server.database();
-    let cutter = Cutter::start(server.port());
-    let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
-    let local = tempfile::tempdir().unwrap();
-    let store = open(&through, local.path());
+    let Line { server, cutter, store, .. } = &Line::new();
     let sample = Sample::new(1);
-    let (workspace, session) = sample.begin(&store, b"/w");
+    let (workspace, session) = sample.begin(store, b"/w");
     store.commit(None, &[append(sample.step(session.id, STATE))]).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -145,14 +150,9 @@ fn a_commit_that_goes_on_without_its_client_is_waited_for() {
 /// A commit that begins first is refused as a whole when the server refuses to begin.
 #[test]
 fn nothing_takes_effect_when_the_server_refuses_to_begin() {
-    let server = Server::start();
-    let url = server.database();
-    let cutter = Cutter::start(server.port());
-    let through = url.replace(&format!(":{}/", server.port()), &format!(":{}/", cutter.port));
-    let local = tempfile::tempdir().unwrap();
-    let store = open(&through, local.path());
+    let Line { server, cutter, store, .. } = &Line::new();
     let sample = Sample::new(1);
-    let (workspace, session) = sample.begin(&store, b"/w");
+    let (workspace, session) = sample.begin(store, b"/w");
     store.commit(None, &[append(sample.step(session.id, STATE))]).unwrap();
     let rows = "SELECT (SELECT count(*) FROM stepback_objects), (SELECT count(*) FROM stepback_steps),
         (SELECT count(*) FROM stepback_sessions), (SELECT string_agg(info::text, ' ') FROM stepback_sessions),
