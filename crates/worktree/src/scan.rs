@@ -123,7 +123,7 @@ impl Scan<'_> {
         batch: &dyn ObjectBatch,
     ) -> Result<Snapshot, WorktreeError> {
         let old = self.cache.and_then(|path| StatCache::open(path, self.boot));
-        let mut old = old.filter(|cache| cache.meta().rules == self.budget.fingerprint());
+        let old = old.filter(|cache| cache.meta().rules == self.budget.fingerprint());
         if let (None, Some(vault)) = (&old, self.vault) {
             lend::offer(self.root, vault, &self.budget, batch);
         }
@@ -147,9 +147,7 @@ impl Scan<'_> {
             }
         }
         // A cache that cannot be read to its end is none.
-        if old.as_mut().is_some_and(|cache| cache.read_whole().is_none()) {
-            old = None;
-        }
+        let old = old.and_then(StatCache::read_whole);
         let walked = walk::walk(self, old.as_ref(), Trust::Decisions, None, source, batch)?;
         if walked.rules_changed && old.is_some() {
             // A rule file changed: decisions taken under the old rules must be taken again, hashes still hold.

@@ -9,15 +9,16 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use stepback_model::hash::Hash;
 use stepback_model::path::RelPath;
 
+use self::body::{Body, read_at};
 use self::meta::decode_paths;
 use crate::rules::Budget;
 
+mod body;
 mod build;
 mod meta;
 mod overlay;
@@ -104,8 +105,6 @@ pub struct Entry<'a> {
 /// An open cache. What it says of a directory is read when somebody asks, unless all of it was read at once.
 #[derive(Debug)]
 pub struct StatCache {
-    /// The directories' records.
-    table: Vec<u8>,
     body: Body,
     dirs: usize,
     entries: usize,
@@ -113,17 +112,6 @@ pub struct StatCache {
     unsettled: Vec<RelPath>,
     checksum: [u8; 32],
     overlay: Overlay,
-}
-
-/// Entries and names of all directories.
-#[derive(Debug)]
-enum Body {
-    Whole(Vec<u8>),
-    /// By directory, as they were asked for.
-    Parts {
-        file: File,
-        loaded: Vec<OnceLock<Option<Box<[u8]>>>>,
-    },
 }
 
 /// Caches up to this size are read at once.
@@ -146,26 +134,18 @@ impl StatCache {
         let meta = Meta::decode(header[72..].first_chunk()?);
         let table_len = dirs.checked_mul(DIR_RECORD)?;
         let body_len = entries.checked_mul(ENTRY_RECORD)?.checked_add(heap)?;
-        let expected = HEADER.checked_add(table_len)?.checked_add(body_len)?.checked_add(tail)?;
-        if size != expected as u64 || dirs == 0 {
+        let tail_start = HEADER.checked_add(table_len)?.checked_add(body_len)?;
+        if size != tail_start.checked_add(tail)? as u64 || dirs == 0 {
             return None;
         }
-        let read = |at: usize, len: usize| {
-            let mut bytes = vec![0; len];
-            file.read_exact_at(&mut bytes, at as u64).ok().map(|()| bytes)
-        };
-        if meta.boot != boot && checksum != sum(&header, &read(HEADER, expected - HEADER)?) {
+        if meta.boot != boot && checksum != sum(&header, &read_at(&file, HEADER..tail_start + tail)?) {
             return None;
         }
-        let table = read(HEADER, table_len)?;
-        let unsettled = decode_paths(&read(expected - tail, tail)?)?;
-        let body = if size <= SMALL {
-            Body::Whole(read(HEADER + table_len, body_len)?)
-        } else {
-            Body::Parts { file, loaded: std::iter::repeat_with(OnceLock::new).take(dirs).collect() }
-        };
+        let unsettled = decode_paths(&read_at(&file, tail_start..tail_start + tail)?)?;
+        let body = Body::new(file, HEADER..tail_start, table_len);
+        let body = if size <= SMALL { body.read_whole()? } else { body };
         let overlay = Overlay::default();
-        let below = Self { table, body, dirs, entries, meta, unsettled, checksum, overlay };
+        let below = Self { body, dirs, entries, meta, unsettled, checksum, overlay };
         Some(match Overlay::load(path, &checksum) {
             Some((overlay, meta, unsettled)) => Self { overlay, meta, unsettled, ..below },
             None => below,
@@ -173,14 +153,8 @@ impl StatCache {
     }
 
     /// Reads all of it, for somebody who will ask about every directory.
-    pub fn read_whole(&mut self) -> Option<()> {
-        if let Body::Parts { file, .. } = &self.body {
-            let start = HEADER + self.table.len();
-            let mut bytes = vec![0; file.metadata().ok()?.len().checked_sub(start as u64)? as usize];
-            file.read_exact_at(&mut bytes, start as u64).ok()?;
-            self.body = Body::Whole(bytes);
-        }
-        Some(())
+    pub fn read_whole(self) -> Option<Self> {
+        Some(Self { body: self.body.read_whole()?, ..self })
     }
 
     /// Facts about the scan that wrote it.
@@ -213,11 +187,12 @@ impl StatCache {
         self.entries
     }
 
-    fn dir_record(&self, dir: u32) -> Option<&[u8; DIR_RECORD]> {
-        if dir as usize >= self.dirs {
-            return None;
+    /// The tree of the directory with index `dir`; what is in it need not be read for that.
+    pub fn tree(&self, dir: u32) -> Option<Hash> {
+        match self.overlay.get(dir) {
+            Some(replaced) => Some(replaced.tree),
+            None => tree_of(self.body.record(dir)?),
         }
-        self.table.get(dir as usize * DIR_RECORD..)?.first_chunk()
     }
 
     /// The directory with index `dir`; `None` if the cache is inconsistent.
@@ -225,36 +200,18 @@ impl StatCache {
         if let Some(replaced) = self.overlay.get(dir) {
             return Some(replaced);
         }
-        let record = self.dir_record(dir)?;
+        let record = self.body.record(dir)?;
         let (first, count) = (u32_at(record, 0) as usize, u32_at(record, 4) as usize);
         let (names_start, names_len) = (u64_at(record, 8) as usize, u64_at(record, 16) as usize);
-        let tree = Hash::from_slice(&record[24..56])?;
+        let tree = tree_of(record)?;
         if first.checked_add(count)? > self.entries {
             return None;
         }
-        // Both within the body, which begins with the entries.
+        // Both are counted from the first entry; the names are behind the last.
         let records = first.checked_mul(ENTRY_RECORD)?..(first + count).checked_mul(ENTRY_RECORD)?;
         let names_start = self.entries.checked_mul(ENTRY_RECORD)?.checked_add(names_start)?;
         let names = names_start..names_start.checked_add(names_len)?;
-        let (records, names) = match &self.body {
-            Body::Whole(bytes) => (bytes.get(records)?, bytes.get(names)?),
-            Body::Parts { file, loaded } => {
-                let start = (HEADER + self.table.len()) as u64;
-                let read = || {
-                    let end = file.metadata().ok()?.len();
-                    if start + names.end as u64 > end {
-                        return None;
-                    }
-                    let mut bytes = vec![0; records.len() + names.len()];
-                    let (first, second) = bytes.split_at_mut(records.len());
-                    file.read_exact_at(first, start + records.start as u64).ok()?;
-                    file.read_exact_at(second, start + names.start as u64).ok()?;
-                    Some(bytes.into_boxed_slice())
-                };
-                let bytes = loaded.get(dir as usize)?.get_or_init(read).as_deref()?;
-                bytes.split_at_checked(records.len())?
-            }
-        };
+        let (records, names) = self.body.parts(dir, records, names)?;
         Some(Dir { records, names, count, tree })
     }
 
@@ -352,6 +309,10 @@ impl<'a> Dir<'a> {
     }
 }
 
+fn tree_of(record: &[u8; DIR_RECORD]) -> Option<Hash> {
+    Hash::from_slice(&record[24..])
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -433,73 +394,4 @@ fn write_beside(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scan::hints::Token;
-    use stepback_model::ObjectKind;
-
-    fn entry<'a>(name: &'a [u8], kind: Kind, aux: u32, target: &'a [u8]) -> Entry<'a> {
-        let stat = Stat { size: target.len() as u64, mtime: -5, ctime: 7, ino: 9, mode: 0o100644 };
-        Entry { name, kind, flags: RACY, stat, hash: Hash::of(ObjectKind::Blob, name), aux, target }
-    }
-
-    fn meta() -> Meta {
-        Meta {
-            root: (1, 2),
-            root_stat: Stat { ino: 8, ..Stat::default() },
-            epoch: 3,
-            rules: [4; 32],
-            boot: [5; 16],
-            ignored: Tally { bytes: [6, 7], waiting: 1 },
-            git: Some(Hash::of(ObjectKind::Git, b"git")),
-            token: Some(Token { instance: [9; 16], position: 10 }),
-            full_at: -11,
-        }
-    }
-
-    fn sample(path: &Path) {
-        let mut builder = Builder::like(None, Budget::default());
-        builder.entry(&entry(b"a", Kind::Whole, 0, b""));
-        builder.entry(&entry(b"link", Kind::Symlink, 0, b"target"));
-        builder.entry(&entry(b"sub", Kind::Dir, 1, b""));
-        builder.finish_dir(Hash::of(ObjectKind::Tree, b"root"));
-        builder.entry(&entry(b"x\xff", Kind::Chunked, 0, b""));
-        builder.finish_dir(Hash::of(ObjectKind::Tree, b"sub"));
-        builder.write(path, &meta(), &[RelPath::root(), RelPath::parse("sub").unwrap()]).unwrap();
-    }
-
-    #[test]
-    fn what_is_written_is_found_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache");
-        sample(&path);
-        let cache = StatCache::open(&path, [5; 16]).unwrap();
-        assert_eq!(cache.meta(), &meta());
-        let root = cache.dir(0).unwrap();
-        assert_eq!((root.len(), root.tree), (3, Hash::of(ObjectKind::Tree, b"root")));
-        let link = root.entry(root.find(b"link").unwrap()).unwrap();
-        assert_eq!((link.kind, link.target, link.stat.mtime), (Kind::Symlink, &b"target"[..], -5));
-        assert_eq!(root.find(b"nope"), None);
-        let sub = cache.dir(root.entry(2).unwrap().aux).unwrap();
-        assert_eq!(sub.entry(0).unwrap().name, b"x\xff");
-        assert!(cache.dir(2).is_none());
-    }
-
-    #[test]
-    fn a_torn_cache_is_no_cache() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("cache");
-        sample(&path);
-        let good = fs::read(&path).unwrap();
-        assert!(StatCache::open(&path, [0; 16]).is_some(), "another boot verifies the checksum");
-        for cut in [0, 7, 100, good.len() - 1] {
-            fs::write(&path, &good[..cut]).unwrap();
-            assert!(StatCache::open(&path, [5; 16]).is_none(), "cut at {cut}");
-        }
-        let mut zeroed = good.clone();
-        let end = zeroed.len();
-        zeroed[end - 8..].fill(0);
-        fs::write(&path, &zeroed).unwrap();
-        assert!(StatCache::open(&path, [0; 16]).is_none(), "zeroes after a power loss");
-    }
-}
+mod tests;

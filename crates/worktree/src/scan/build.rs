@@ -154,13 +154,15 @@ impl Assembly<'_> {
 
     fn build_dir(&mut self, id: u32, in_git: bool) -> Result<Built, WorktreeError> {
         let dir = &self.dirs[id as usize];
-        let cached = self.old.and_then(|old| old.dir(dir.old));
+        let similar = self.old.and_then(|old| old.tree(dir.old));
         let tree = match &dir.listing {
             Listing::Gone => return Ok(Built::Gone),
             Listing::Skipped(reason) => return Ok(Built::Skipped(*reason)),
-            Listing::Kept => return Ok(cached.map_or(Built::Gone, |cached| Built::Tree(cached.tree))),
+            Listing::Kept => return Ok(similar.map_or(Built::Gone, Built::Tree)),
             Listing::Same => {
-                let Some(cached) = cached else { return Ok(Built::Gone) };
+                let Some(cached) = self.old.and_then(|old| old.dir(dir.old)) else {
+                    return Ok(Built::Gone);
+                };
                 let children_same = (0..cached.len()).filter_map(|at| cached.entry(at)).all(|entry| {
                     entry.kind != Kind::Dir || self.child_unchanged(self.walked(entry.aux), &entry)
                 });
@@ -192,7 +194,6 @@ impl Assembly<'_> {
         };
         self.changed = true;
         self.git_changed |= in_git;
-        let similar = cached.map(|cached| cached.tree);
         Ok(Built::Tree(self.out.batch.write(ObjectKind::Tree, &tree.encode(), similar)?))
     }
 
@@ -200,7 +201,7 @@ impl Assembly<'_> {
     fn child_unchanged(&self, child: u32, entry: &Entry<'_>) -> bool {
         let (Some(dir), Some(old)) = (self.dirs.get(child as usize), self.old) else { return false };
         let mode_same = dir.stat.mode == entry.stat.mode;
-        let cached = old.dir(entry.aux).map(|cached| cached.tree);
+        let cached = old.tree(entry.aux);
         match self.built_at(child) {
             Some(Built::Tree(tree)) => mode_same && Some(tree) == cached,
             _ => false,

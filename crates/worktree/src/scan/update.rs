@@ -81,9 +81,11 @@ impl Assembly<'_> {
             })
             .collect();
         for dir in self.dirs {
+            if matches!(dir.listing, Listing::Kept) {
+                continue;
+            }
             let cached = old.dir(dir.old);
             match (&dir.listing, self.built_at(dir.id)) {
-                (Listing::Kept, _) => continue,
                 (_, Some(Built::Tree(tree))) => {
                     let Some(cached) = cached else {
                         self.set(&mut overlay, dir, number[dir.id as usize], tree, &number);

@@ -1,12 +1,16 @@
 //! What changed in a stat cache since its file was written: a small file beside it, so that a look at a few directories
 //! need not write what is known of all the others.
 //!
-//! It names the file it belongs to by its checksum. Beside any other it is ignored, and so is one that is torn: the file
-//! below it is a cache by itself, of an earlier moment.
+//! The file is a row of sections, and a look adds one with what it found. Each names what it adds to by its checksum: the
+//! first the cache, every other the section before. Where that does not fit, or something is torn, the row ends: what comes
+//! before is a cache by itself, of an earlier moment. When most of the file is out of date, it is written anew, in one section.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::RelPath;
@@ -14,35 +18,63 @@ use stepback_model::path::RelPath;
 use super::meta::{Meta, decode_paths, encode_paths};
 use super::{Dir, ENTRY_RECORD, Entry, append_entry, u32_at, u64_at, write_beside};
 
-const MAGIC: [u8; 8] = *b"SBSTATO\x01";
-/// Magic, checksum of the cache below, meta, length of the list of paths, number of directories.
+const MAGIC: [u8; 8] = *b"SBSTATO\x02";
+/// Magic, what it adds to, meta, length of the list of paths, length of the directories.
 const HEADER: usize = 8 + 32 + Meta::LEN + 8 + 8;
 const SUM: usize = 32;
 /// Number, entries, length of names, tree.
 const DIR_HEADER: usize = 4 + 4 + 8 + 32;
+/// A file is not written anew before it has this much, and a quarter of what is needed, more than that.
+const SPARE: usize = 64 << 10;
 
 /// Directories that are not as the cache below says.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     dirs: BTreeMap<u32, Replaced>,
+    file: Option<Row>,
+}
+
+/// The sections that were read from the file, if that can be added to.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    last: [u8; SUM],
+    len: usize,
 }
 
 /// A directory that stands for another, or is new.
 #[derive(Clone, Debug)]
-pub(super) struct Replaced {
+struct Replaced {
     tree: Hash,
-    records: Vec<u8>,
-    names: Vec<u8>,
+    /// Something that holds its records and, right behind them, its names.
+    bytes: Arc<Vec<u8>>,
+    records: Range<usize>,
+    names_end: usize,
+    /// Whether it is in the file already.
+    is_written: bool,
 }
 
 impl Replaced {
     fn view(&self) -> Dir<'_> {
         Dir {
-            records: &self.records,
-            names: &self.names,
+            records: &self.bytes[self.records.clone()],
+            names: &self.bytes[self.records.end..self.names_end],
             count: self.records.len() / ENTRY_RECORD,
             tree: self.tree,
         }
+    }
+
+    fn written_len(&self) -> usize {
+        DIR_HEADER + self.names_end - self.records.start
+    }
+
+    fn encode(&self, number: u32, bytes: &mut Vec<u8>) {
+        let Dir { records, names, count, tree } = self.view();
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&(count as u32).to_le_bytes());
+        bytes.extend_from_slice(&(names.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(tree.as_bytes());
+        bytes.extend_from_slice(records);
+        bytes.extend_from_slice(names);
     }
 }
 
@@ -69,11 +101,15 @@ impl Overlay {
 
     /// Sets what a directory holds; entries come in order of names.
     pub fn set<'e>(&mut self, number: u32, tree: Hash, entries: impl Iterator<Item = Entry<'e>>) {
-        let (mut records, mut names) = (Vec::new(), Vec::new());
+        let (mut bytes, mut names) = (Vec::new(), Vec::new());
         for entry in entries {
-            append_entry(&mut records, &mut names, 0, &entry);
+            append_entry(&mut bytes, &mut names, 0, &entry);
         }
-        self.dirs.insert(number, Replaced { tree, records, names });
+        let records = 0..bytes.len();
+        bytes.extend_from_slice(&names);
+        let names_end = bytes.len();
+        let dir = Replaced { tree, bytes: Arc::new(bytes), records, names_end, is_written: false };
+        self.dirs.insert(number, dir);
     }
 
     /// Where the overlay of the cache at `cache` is kept.
@@ -90,27 +126,41 @@ impl Overlay {
         below: &[u8; 32],
         meta: &Meta,
         unsettled: &[RelPath],
-    ) -> std::io::Result<()> {
-        let mut bytes = Vec::with_capacity(4096);
+    ) -> io::Result<()> {
+        let path = Self::path(cache);
+        let needed: usize = self.dirs.values().map(Replaced::written_len).sum();
+        if let Some(row) = &self.file
+            && row.len <= needed + needed / 4 + SPARE
+            && append(&path, row.len, &self.section(&row.last, meta, unsettled, |dir| !dir.is_written))
+                .is_ok()
+        {
+            return Ok(());
+        }
+        write_beside(&path, &self.section(below, meta, unsettled, |_| true))
+    }
+
+    fn section(
+        &self,
+        below: &[u8; 32],
+        meta: &Meta,
+        unsettled: &[RelPath],
+        is_part: impl Fn(&Replaced) -> bool,
+    ) -> Vec<u8> {
+        let mut paths = Vec::new();
+        encode_paths(unsettled, &mut paths);
+        let parts = || self.dirs.iter().filter(|(_, dir)| is_part(dir));
+        let len: usize = parts().map(|(_, dir)| dir.written_len()).sum();
+        let mut bytes = Vec::with_capacity(HEADER + paths.len() + len + SUM);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(below);
         meta.encode(&mut bytes);
-        let mut paths = Vec::new();
-        encode_paths(unsettled, &mut paths);
         bytes.extend_from_slice(&(paths.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&(self.dirs.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&(len as u64).to_le_bytes());
         bytes.extend_from_slice(&paths);
-        for (number, dir) in &self.dirs {
-            bytes.extend_from_slice(&number.to_le_bytes());
-            bytes.extend_from_slice(&((dir.records.len() / ENTRY_RECORD) as u32).to_le_bytes());
-            bytes.extend_from_slice(&(dir.names.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(dir.tree.as_bytes());
-            bytes.extend_from_slice(&dir.records);
-            bytes.extend_from_slice(&dir.names);
-        }
+        parts().for_each(|(number, dir)| dir.encode(*number, &mut bytes));
         let sum = Hash::of(ObjectKind::Blob, &bytes);
         bytes.extend_from_slice(sum.as_bytes());
-        write_beside(&Self::path(cache), &bytes)
+        bytes
     }
 
     /// Removes the one of the cache at `cache`: that has just been written anew.
@@ -120,30 +170,75 @@ impl Overlay {
 
     /// Loads the overlay of the cache at `cache`; `None` if there is none for this version of it.
     pub(super) fn load(cache: &Path, below: &[u8; 32]) -> Option<(Self, Meta, Vec<RelPath>)> {
-        let bytes = fs::read(Self::path(cache)).ok()?;
-        let (bytes, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM)?)?;
-        let header: &[u8; HEADER] = bytes.first_chunk()?;
-        if header[..8] != MAGIC
-            || header[8..40] != *below
-            || Hash::of(ObjectKind::Blob, bytes).as_bytes() != sum
-        {
+        let bytes = Arc::new(fs::read(Self::path(cache)).ok()?);
+        let mut dirs = BTreeMap::new();
+        let mut row = Row { last: *below, len: 0 };
+        let mut newest = None;
+        while let Some(section) = Section::at(&bytes, row.len, &row.last) {
+            let Some(unsettled) = section.read_into(&mut dirs, &bytes) else { break };
+            newest = Some((section.meta, unsettled));
+            row = Row { last: section.sum, len: section.end };
+        }
+        let (meta, unsettled) = newest?;
+        let file = Some(row).filter(|row| row.len == bytes.len());
+        Some((Self { dirs, file }, meta, unsettled))
+    }
+}
+
+/// A section whose checksum is right.
+struct Section {
+    meta: Meta,
+    paths: Range<usize>,
+    dirs: Range<usize>,
+    sum: [u8; SUM],
+    end: usize,
+}
+
+impl Section {
+    /// The one that begins at `start`, if it adds to `below`.
+    fn at(bytes: &[u8], start: usize, below: &[u8; 32]) -> Option<Self> {
+        let header: &[u8; HEADER] = bytes.get(start..)?.first_chunk()?;
+        if header[..8] != MAGIC || header[8..40] != *below {
             return None;
         }
         let meta = Meta::decode(header[40..].first_chunk()?);
-        let paths = u64_at(header, HEADER - 16) as usize;
-        let count = u64_at(header, HEADER - 8);
-        let (paths, mut rest) = bytes[HEADER..].split_at_checked(paths)?;
-        let mut overlay = Self::default();
-        for _ in 0..count {
-            let (head, body) = rest.split_first_chunk::<DIR_HEADER>()?;
-            let entries = (u32_at(head, 4) as usize).checked_mul(ENTRY_RECORD)?;
-            let (records, body) = body.split_at_checked(entries)?;
-            let (names, body) = body.split_at_checked(u64_at(head, 8) as usize)?;
-            let tree = Hash::from_slice(&head[16..])?;
-            let dir = Replaced { tree, records: records.to_vec(), names: names.to_vec() };
-            overlay.dirs.insert(u32_at(head, 0), dir);
-            rest = body;
-        }
-        Some((overlay, meta, decode_paths(paths)?)).filter(|_| rest.is_empty())
+        let paths = start + HEADER;
+        let dirs = paths.checked_add(usize::try_from(u64_at(header, HEADER - 16)).ok()?)?;
+        let dirs_end = dirs.checked_add(usize::try_from(u64_at(header, HEADER - 8)).ok()?)?;
+        let sum: [u8; SUM] = *bytes.get(dirs_end..)?.first_chunk()?;
+        let is_whole = *Hash::of(ObjectKind::Blob, &bytes[start..dirs_end]).as_bytes() == sum;
+        is_whole.then_some(Self { meta, paths: paths..dirs, dirs: dirs..dirs_end, sum, end: dirs_end + SUM })
     }
+
+    /// Adds its directories, and says which are unsettled.
+    fn read_into(&self, dirs: &mut BTreeMap<u32, Replaced>, bytes: &Arc<Vec<u8>>) -> Option<Vec<RelPath>> {
+        let mut at = self.dirs.start;
+        let mut read = Vec::new();
+        while at < self.dirs.end {
+            let head: &[u8; DIR_HEADER] = bytes.get(at..self.dirs.end)?.first_chunk()?;
+            let start = at + DIR_HEADER;
+            let end = start.checked_add((u32_at(head, 4) as usize).checked_mul(ENTRY_RECORD)?)?;
+            let names_end = end.checked_add(usize::try_from(u64_at(head, 8)).ok()?)?;
+            bytes.get(start..names_end).filter(|_| names_end <= self.dirs.end)?;
+            let tree = Hash::from_slice(&head[16..])?;
+            let bytes = Arc::clone(bytes);
+            read.push((
+                u32_at(head, 0),
+                Replaced { tree, bytes, records: start..end, names_end, is_written: true },
+            ));
+            at = names_end;
+        }
+        let unsettled = decode_paths(&bytes[self.paths.clone()])?;
+        dirs.extend(read);
+        Some(unsettled)
+    }
+}
+
+/// Adds to a file that still has the length it was read with.
+fn append(path: &Path, len: usize, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().append(true).open(path)?;
+    if file.metadata()?.len() != len as u64 {
+        return Err(io::ErrorKind::Other.into());
+    }
+    file.write_all(bytes)
 }

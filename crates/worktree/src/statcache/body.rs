@@ -1,0 +1,114 @@
+//! Where the directories of a stat cache are read from: memory, or the file, a few at a time.
+//!
+//! A look at some directories of a large tree asks about a handful of thousands. What it does not ask for is not read: not the
+//! entries, and not the records of the directories, of which those that stand together are read together.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+
+use super::DIR_RECORD;
+
+/// So many directories' records are read together: less than a page.
+const TOGETHER: usize = 64;
+
+/// The records of all directories, and behind them their entries and names.
+#[derive(Debug)]
+pub(super) enum Body {
+    Whole {
+        bytes: Vec<u8>,
+        table: usize,
+    },
+    Parts {
+        file: File,
+        /// Where it is in the file, which is never written to again.
+        within: Range<usize>,
+        table: usize,
+        groups: Vec<OnceLock<Option<Group>>>,
+    },
+}
+
+/// Directories whose records were read.
+#[derive(Debug)]
+pub(super) struct Group {
+    records: Vec<u8>,
+    /// Entries and names of each, as they were asked for.
+    loaded: Vec<OnceLock<Option<Box<[u8]>>>>,
+}
+
+impl Body {
+    /// The part of the file `within`, which begins with a table of `table` bytes. Nothing is read yet.
+    pub(super) fn new(file: File, within: Range<usize>, table: usize) -> Self {
+        let groups = (table / DIR_RECORD).div_ceil(TOGETHER);
+        let groups = std::iter::repeat_with(OnceLock::new).take(groups).collect();
+        Self::Parts { file, within, table, groups }
+    }
+
+    /// The same, read at once.
+    pub(super) fn read_whole(self) -> Option<Self> {
+        match self {
+            Self::Whole { .. } => Some(self),
+            Self::Parts { file, within, table, .. } => {
+                Some(Self::Whole { bytes: read_at(&file, within)?, table })
+            }
+        }
+    }
+
+    /// The record of a directory.
+    pub(super) fn record(&self, dir: u32) -> Option<&[u8; DIR_RECORD]> {
+        let dir = dir as usize;
+        match self {
+            Self::Whole { bytes, table } => bytes[..*table].get(dir * DIR_RECORD..)?.first_chunk(),
+            Self::Parts { .. } => self.group(dir)?.records.get(dir % TOGETHER * DIR_RECORD..)?.first_chunk(),
+        }
+    }
+
+    fn group(&self, dir: usize) -> Option<&Group> {
+        let Self::Parts { file, within, table, groups } = self else { return None };
+        let read = || {
+            let start = dir / TOGETHER * TOGETHER * DIR_RECORD;
+            let end = (start + TOGETHER * DIR_RECORD).min(*table);
+            let records = read_at(file, within.start + start..within.start + end)?;
+            let loaded = std::iter::repeat_with(OnceLock::new).take(records.len() / DIR_RECORD).collect();
+            Some(Group { records, loaded })
+        };
+        groups.get(dir / TOGETHER)?.get_or_init(read).as_ref()
+    }
+
+    /// Entries and names of a directory; where they are is counted from the end of the table.
+    pub(super) fn parts(
+        &self,
+        dir: u32,
+        records: Range<usize>,
+        names: Range<usize>,
+    ) -> Option<(&[u8], &[u8])> {
+        match self {
+            Self::Whole { bytes, table } => {
+                let bytes = &bytes[*table..];
+                Some((bytes.get(records)?, bytes.get(names)?))
+            }
+            Self::Parts { file, within, table, .. } => {
+                let start = within.start + table;
+                let read = || {
+                    if records.end.max(names.end) > within.len() - table {
+                        return None;
+                    }
+                    let mut bytes = vec![0; records.len() + names.len()];
+                    let (first, second) = bytes.split_at_mut(records.len());
+                    file.read_exact_at(first, (start + records.start) as u64).ok()?;
+                    file.read_exact_at(second, (start + names.start) as u64).ok()?;
+                    Some(bytes.into_boxed_slice())
+                };
+                let loaded = self.group(dir as usize)?.loaded.get(dir as usize % TOGETHER)?;
+                loaded.get_or_init(read).as_deref()?.split_at_checked(records.len())
+            }
+        }
+    }
+}
+
+/// These bytes of a file.
+pub(super) fn read_at(file: &File, range: Range<usize>) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; range.len()];
+    file.read_exact_at(&mut bytes, range.start as u64).ok().map(|()| bytes)
+}
