@@ -10,7 +10,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::SessionId;
 use stepback_model::object::ObjectSource;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::Receipt;
+use stepback_store::port::{Query, Receipt};
 use stepback_store::{Mutation, Store, StoreError};
 use stepback_testkit::process;
 use stepback_testkit::sample::{Sample, append, noise, prose, put};
@@ -238,4 +238,37 @@ fn sweeping_beside_writers_and_readers_loses_nothing() {
     while let Err(StoreError::Grew) = sweep(&store) {}
     assert_whole(&store, 8 + 80);
     assert_eq!(store.usage().unwrap().objects, 88);
+}
+
+/// The file of the log is made longer ahead of what is committed, by whoever stays; others write to it meanwhile.
+#[test]
+fn a_log_with_room_at_its_end_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, other) = (EmbeddedStore::open(dir.path()).unwrap(), EmbeddedStore::open(dir.path()).unwrap());
+    let sample = Sample::new(1);
+    let (_, session) = sample.begin(&one, b"/w");
+    let log = || std::fs::metadata(dir.path().join("log.sqlite-wal")).unwrap().len();
+    let mut made_room = 0;
+    for number in 1..=150u64 {
+        let before = log();
+        let writer = if number % 3 == 0 { &other } else { &one };
+        let (_, receipt) = sample.append(writer, session.id, &noise(number, 3000));
+        assert_eq!(receipt.steps, [number]);
+        made_room += u32::from(log() > before + (1 << 20) - (64 << 10));
+        if number % 10 == 0 {
+            // As it is now, as if both had been killed.
+            let crashed = tempfile::tempdir().unwrap();
+            std::fs::create_dir(crashed.path().join("packs")).unwrap();
+            let packs = std::fs::read_dir(dir.path().join("packs")).unwrap();
+            let packs = packs.map(|pack| Path::new("packs").join(pack.unwrap().file_name()));
+            for name in packs.chain(["log.sqlite".into(), "log.sqlite-wal".into()]) {
+                std::fs::copy(dir.path().join(&name), crashed.path().join(&name)).unwrap();
+            }
+            let left = EmbeddedStore::open(crashed.path()).unwrap();
+            let steps = left.steps(session.workspace, &Query::default()).unwrap();
+            assert_eq!(steps.len() as u64, number);
+            assert_eq!(left.check().unwrap(), Vec::<String>::new());
+        }
+    }
+    assert!(made_room > 0, "nobody made room");
 }

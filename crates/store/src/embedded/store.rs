@@ -1,6 +1,7 @@
 //! The embedded store's answers to the [`Store`] port.
 
 use std::collections::HashSet;
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -33,25 +34,53 @@ const LONGEST_LOG_FILE: u64 = 1 << 20;
 const STAYS: u64 = 32;
 /// How many times as long the log of such a process may get.
 const LONGER: u64 = 64;
+/// By how many bytes the file of its log is made longer, and how many it must be longer than its log. That many are synced once,
+/// with a file that grew, and what replaces them later without.
+const AHEAD: usize = 1 << 20;
+const ROOM: u64 = 128 << 10;
+/// How many bytes of the log's file a page takes: itself and what SQLite says of it.
+const LOGGED_PAGE: u64 = 4096 + 24;
 
 impl EmbeddedStore {
     /// Folds a long log into the database, right before a commit: that one then begins the log anew, and overwrites the file
     /// from its start. Bytes that replace others are synced sooner than bytes that make a file longer.
-    fn fold_log(&self, connection: &Connection) {
+    ///
+    /// Says how many pages the log had, if that is known.
+    fn fold_log(&self, connection: &Connection) -> Option<u64> {
         let pages = |mode: &str| -> rusqlite::Result<i64> {
             let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})"))?;
             statement.query_row([], |row| row.get(1))
         };
         let longest = LONGEST_LOG * self.longer() as i64;
-        if pages("NOOP").is_ok_and(|pages| pages > longest) {
+        let found = pages("NOOP").ok()?;
+        if found > longest {
             // Somebody reading the log right now makes this stop halfway; the next commit tries again.
             let _ = pages("PASSIVE");
+        }
+        u64::try_from(found).ok()
+    }
+
+    /// Makes the file of a log of `pages` longer than the log is. Only who may write to the log may do that: SQLite takes what
+    /// is behind the last commit for nothing.
+    fn make_room(&self, pages: Option<u64>) {
+        let Some(pages) = pages.filter(|_| self.stays()) else { return };
+        let log = self.dir.join(schema::LOG);
+        if std::fs::metadata(&log).is_ok_and(|metadata| metadata.len() < pages * LOGGED_PAGE + ROOM) {
+            // A disk that is full is the commit's trouble: it says so, and may still have room.
+            let _ = std::fs::OpenOptions::new()
+                .append(true)
+                .open(&log)
+                .and_then(|mut file| file.write_all(&vec![0; AHEAD]));
         }
     }
 
     /// By how much the log may be longer than that of a process that comes and goes.
     fn longer(&self) -> u64 {
-        if self.commits.load(Ordering::Relaxed) > STAYS { LONGER } else { 1 }
+        if self.stays() { LONGER } else { 1 }
+    }
+
+    fn stays(&self) -> bool {
+        self.commits.load(Ordering::Relaxed) > STAYS
     }
 
     fn shorten_log(&self, connection: &Connection) {
@@ -97,8 +126,9 @@ impl Store for EmbeddedStore {
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
         let connection = self.connection();
-        self.fold_log(&connection);
+        let logged = self.fold_log(&connection);
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)?;
+        self.make_room(logged);
         let format = schema::check_format(&transaction, &self.dir)?;
         let written = batch.as_ref().and_then(|batch| batch.payload.downcast_ref::<Written>());
         let has_records = written.is_some_and(|written| !written.records.is_empty());
