@@ -47,51 +47,76 @@ pub struct Session {
     pub info: SessionInfo,
 }
 
-/// What is known about a session; it grows while the session runs.
+/// What is known about a session; it grows while the session runs. It is written with every step, so that what is not known is
+/// not written.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionInfo {
     /// The agent's own id of it.
+    #[serde(skip_serializing_if = "is_default")]
     pub external: Option<String>,
     /// Where the agent runs, if not at the root of the workspace.
+    #[serde(skip_serializing_if = "is_default")]
     pub directory: Option<String>,
     /// The file the agent writes the conversation to.
+    #[serde(skip_serializing_if = "is_default")]
     pub transcript: Option<String>,
     /// How the agent was started, if we did it: what a rerun starts again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub started: Option<Started>,
     /// The model, as last seen.
+    #[serde(skip_serializing_if = "is_default")]
     pub model: Option<String>,
     /// The first prompt, shortened.
+    #[serde(skip_serializing_if = "is_default")]
     pub title: Option<String>,
     /// When it last did something.
+    #[serde(skip_serializing_if = "is_default")]
     pub seen_at: Option<Timestamp>,
     /// When it ended, if it said so.
+    #[serde(skip_serializing_if = "is_default")]
     pub ended_at: Option<Timestamp>,
     /// The session and step it was forked from.
+    #[serde(skip_serializing_if = "is_default")]
     pub forked_from: Option<(SessionId, StepId)>,
     /// Whether it was taken from the agent's own record instead of being watched.
+    #[serde(skip_serializing_if = "is_default")]
     pub imported: bool,
     /// Model turns so far.
+    #[serde(skip_serializing_if = "is_default")]
     pub iteration: u64,
     /// The turn at which files were last looked at.
+    #[serde(skip_serializing_if = "is_default")]
     pub looked: u64,
     /// The agent's id of the present turn, if it has one.
+    #[serde(skip_serializing_if = "is_default")]
     pub turn: Option<String>,
     /// Calls that began and have not ended.
+    #[serde(skip_serializing_if = "is_default")]
     pub open: Vec<OpenCall>,
     /// The last message of the conversation so far.
+    #[serde(skip_serializing_if = "is_default")]
     pub tip: Option<Hash>,
     /// How far the transcript was read, in the words of whoever reads it.
+    #[serde(skip_serializing_if = "is_default")]
     pub cursor: Option<serde_json::Value>,
     /// The task list, the memory and the environment as last seen.
+    #[serde(skip_serializing_if = "is_default")]
     pub slots: Slots,
     /// Changes up to this step are no longer listed.
+    #[serde(skip_serializing_if = "is_default")]
     pub cleared: Option<u64>,
     /// The prompt that is being worked on.
+    #[serde(skip_serializing_if = "is_default")]
     pub prompt: Option<StepId>,
     /// What it costs so far, in millionths of a dollar.
+    #[serde(skip_serializing_if = "is_default")]
     pub cost: u64,
+}
+
+/// Whether a field need not be written: one that is missing has its default.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// How an agent was started.

@@ -43,10 +43,10 @@ pub(super) fn sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Se
 }
 
 /// Reading what is known of a session takes longer than finding it, and hundreds of sessions may have come and gone here. In
-/// the text of the others, the list of open calls is empty.
+/// the text of the others, the list of open calls is empty or missing.
 pub(super) fn working_sessions(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Session>, StoreError> {
     let sql =
-        format!("{SESSION} WHERE workspace = ?1 AND instr(info, '\"open\":[]') = 0 ORDER BY started_at, id");
+        format!("{SESSION} WHERE workspace = ?1 AND instr(info, '\"open\":[{{') > 0 ORDER BY started_at, id");
     let mut sessions = collect(db, &sql, [blob(workspace.as_bytes())], read_session)?;
     sessions.retain(|session| !session.info.open.is_empty());
     Ok(sessions)
@@ -105,7 +105,7 @@ pub(super) fn look(db: &Connection, questions: &Questions<'_>) -> Result<Answers
     let references = questions.references.iter().map(|name| reference(&snapshot, name));
     let references = references.collect::<Result<_, _>>()?;
     let sessions = questions.sessions.iter().map(|id| session(&snapshot, *id)).collect::<Result<_, _>>()?;
-    Ok(Answers { epoch: epoch(&snapshot)?, stored, references, sessions })
+    Ok(Answers { epoch: epoch(&snapshot)?, stored, references, sessions, relied_on: None })
 }
 
 pub(super) fn step_numbered(
