@@ -1,6 +1,6 @@
 //! A commit that only appends steps, as most do: one call of a function in the database.
 //!
-//! A way to the server and back, and every statement by itself, takes as long as writing a step does. The function has all of
+//! There are two of them, for a single step ([`one`]) and for any number. A way to the server and back, and every statement by itself, takes as long as writing a step does. The function has all of
 //! a commit but its end in one statement, which takes effect as a whole or not at all: outside of an open transaction, a
 //! statement is one. Its plans are made once for each connection.
 
@@ -10,45 +10,56 @@ use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
 use stepback_store::port::Mutation;
 
-use crate::mutations::{Owned, Wanted, counts, given, wanted, workspace_of};
+use crate::mutations::{Owned, Wanted, counts, given, is_working, wanted, workspace_of};
+use crate::recall::{ReliedOn, Version};
 use crate::steps::Steps;
-use crate::text;
+use crate::{one, text};
 
 /// Calls the function.
-pub(crate) const CALL: &str = "SELECT id, last FROM stepback_append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38,
-    $39, $40, $41, $42, $43, $44)";
+const CALL: &str = "SELECT stepback_append_steps($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+    $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42,
+    $43, $44, $45, $46, $47, $48, $49)";
 
 /// What the function says when the store is newer than the caller.
 pub(crate) const NEWER: &str = "SB001";
 /// What it says when objects were freed that the caller may rely on.
 pub(crate) const COLLECTED: &str = "SB002";
 
+/// What it says when something is not as the caller recalls.
+pub(crate) const CHANGED: &str = "SB003";
+
 /// Makes the function. Released, and never changed: another one is a function of another name.
 ///
 /// `known` is the format that the caller knows, `since` the epoch it relies on, `key` the second half of the keys of locks.
-/// Then come columns: of objects (`o_`), of sessions that begin (`b_`) and of those of which something is known now (`k_`), of
-/// workspaces and how many numbers each has to give (`w_`), of steps (`s_`), and of what is counted (`c_`).
-/// Each statement of it sees what was committed before it, so that the epoch is the one after the lock. A single step, which is
-/// what an agent that reports as it goes sends, has statements of its own: to take lists apart takes longer than the rest.
+/// Then come columns: of objects (`o_`), of sessions that begin (`b_`) and of those of which something is known now (`k_`, with
+/// the transaction that must have written the row, or none), of references and where they must point (`r_`), of workspaces and
+/// how many numbers each has to give (`w_`), of steps (`s_`), and of what is counted (`c_`). It says the number of its
+/// transaction, whether somebody may be listening, and the last number that each workspace gave.
+///
+/// Each statement of it sees what was committed before it, so that the epoch is the one after the lock, and references point
+/// where they do while the rows of the workspaces are held. What is no statement but an expression costs next to nothing.
 pub(crate) const MAKE: &str = "
-CREATE FUNCTION stepback_append(
+CREATE FUNCTION stepback_append_steps(
     known integer, since bigint, key integer,
     o_hash bytea[], o_kind smallint[], o_codec smallint[], o_depth smallint[], o_raw_len bigint[], o_base bytea[], o_payload bytea[],
-    b_id bytea[], b_workspace bytea[], b_agent text[], b_started_at bigint[], b_info text[],
-    k_id bytea[], k_info text[],
+    b_id bytea[], b_workspace bytea[], b_agent text[], b_started_at bigint[], b_info text[], b_working boolean[],
+    k_id bytea[], k_info text[], k_working boolean[], k_version text[],
+    r_name text[], r_value bytea[],
     w_id bytea[], w_steps bigint[],
     s_id bytea[], s_workspace bytea[], s_session bytea[], s_after bigint[], s_parent bytea[], s_kind text[], s_at bigint[],
     s_state bytea[], s_summary text[], s_label text[], s_note text[], s_tags text[], s_trigger_kind text[], s_iteration bigint[],
     s_worker text[], s_call text[], s_tool text[], s_failed boolean[], s_duration bigint[], s_detail bytea[],
     c_session bytea[], c_kind text[], c_tool text[], c_steps bigint[], c_failed bigint[]
-) RETURNS TABLE (id bytea, last bigint) LANGUAGE plpgsql VOLATILE AS $append$
+) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $append$
 #variable_conflict use_column
 DECLARE
+    done boolean;
     version_now integer;
     epoch_now bigint;
+    changed bigint;
+    given bigint[];
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1396834306, key);
+    done := pg_advisory_xact_lock_shared(1396834306, key) IS NULL;
     SELECT s.version, m.epoch INTO version_now, epoch_now FROM stepback_schema s, stepback_meta m;
     IF version_now > known THEN
         RAISE EXCEPTION 'the store is newer' USING ERRCODE = 'SB001';
@@ -56,70 +67,75 @@ BEGIN
         RAISE EXCEPTION 'objects were freed' USING ERRCODE = 'SB002';
     END IF;
     IF cardinality(b_id) > 0 THEN
-        INSERT INTO stepback_sessions (id, workspace, agent, started_at, info)
-            SELECT a, b, c, d, e::jsonb FROM unnest(b_id, b_workspace, b_agent, b_started_at, b_info) new (a, b, c, d, e);
+        INSERT INTO stepback_sessions (id, workspace, agent, started_at, info, working)
+            SELECT a, b, c, d, e::jsonb, f
+            FROM unnest(b_id, b_workspace, b_agent, b_started_at, b_info, b_working) new (a, b, c, d, e, f);
     END IF;
     IF cardinality(o_hash) > 0 THEN
         INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
             SELECT * FROM unnest(o_hash, o_kind, o_codec, o_depth, o_raw_len, o_base, o_payload)
             ON CONFLICT (hash) DO NOTHING;
     END IF;
-    IF cardinality(s_id) = 1 THEN
-        UPDATE stepback_workspaces w SET steps = w.steps + 1 WHERE w.id = w_id[1] RETURNING w.id, w.steps INTO id, last;
-        PERFORM pg_advisory_xact_lock_shared(1396834307, key);
-        IF cardinality(k_id) = 1 THEN
-            UPDATE stepback_sessions s SET info = k_info[1]::jsonb WHERE s.id = k_id[1];
-        END IF;
-        INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
-                tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
-            VALUES (s_id[1], id, s_session[1], last, s_parent[1], s_kind[1], s_at[1], s_state[1], s_summary[1], s_label[1],
-                s_note[1], s_tags[1]::jsonb, s_trigger_kind[1], s_iteration[1], s_worker[1], s_call[1], s_tool[1], s_failed[1],
-                s_duration[1], s_detail[1], nextval('stepback_positions'));
-        INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
-            VALUES (c_session[1], c_kind[1], c_tool[1], c_steps[1], c_failed[1])
-            ON CONFLICT (session, kind, tool)
-            DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed;
-        RETURN NEXT;
-    ELSE
-        RETURN QUERY UPDATE stepback_workspaces w SET steps = w.steps + n.steps
-            FROM unnest(w_id, w_steps) n (id, steps) WHERE w.id = n.id RETURNING w.id, w.steps;
-        PERFORM pg_advisory_xact_lock_shared(1396834307, key);
-        IF cardinality(k_id) > 0 THEN
-            UPDATE stepback_sessions s SET info = n.info::jsonb FROM unnest(k_id, k_info) n (id, info) WHERE s.id = n.id;
-        END IF;
-        INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
-                tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
-            SELECT a, b, c, last_number - d, e, f, g, h, i, j, k, l::jsonb, m, n, o, p, q, r, s, t, nextval('stepback_positions')
-            FROM (SELECT new.*, w.steps AS last_number
-                FROM unnest(s_id, s_workspace, s_session, s_after, s_parent, s_kind, s_at, s_state, s_summary, s_label, s_note,
-                    s_tags, s_trigger_kind, s_iteration, s_worker, s_call, s_tool, s_failed, s_duration, s_detail)
-                    WITH ORDINALITY AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, place)
-                JOIN stepback_workspaces w ON w.id = new.b ORDER BY place) steps;
-        INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
-            SELECT * FROM unnest(c_session, c_kind, c_tool, c_steps, c_failed)
-            ON CONFLICT (session, kind, tool)
-            DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed;
+    WITH raised AS (
+        UPDATE stepback_workspaces w SET steps = w.steps + n.steps
+        FROM unnest(w_id, w_steps) n (id, steps) WHERE w.id = n.id RETURNING w.id, w.steps
+    ) SELECT array_agg(steps ORDER BY id) INTO given FROM raised;
+    done := NOT EXISTS (SELECT FROM unnest(r_name, r_value) r (name, value) LEFT JOIN stepback_refs f USING (name)
+        WHERE f.value IS DISTINCT FROM r.value);
+    IF NOT done THEN
+        RAISE EXCEPTION 'a reference was moved' USING ERRCODE = 'SB003';
     END IF;
-    PERFORM nextval('stepback_commits');
+    done := pg_advisory_xact_lock_shared(1396834307, key) IS NULL;
+    IF cardinality(k_id) > 0 THEN
+        UPDATE stepback_sessions s SET info = n.info::jsonb, working = n.working
+            FROM unnest(k_id, k_info, k_working, k_version) n (id, info, working, version)
+            WHERE s.id = n.id AND (n.version IS NULL OR s.xmin::text = n.version);
+        GET DIAGNOSTICS changed = ROW_COUNT;
+        IF changed < cardinality(k_id) AND array_remove(k_version, NULL) <> '{}' THEN
+            RAISE EXCEPTION 'a session was changed' USING ERRCODE = 'SB003';
+        END IF;
+    END IF;
+    INSERT INTO stepback_steps (id, workspace, session, number, parent, kind, at, state, summary, label, note,
+            tags, trigger_kind, iteration, worker, call, tool, failed, duration, detail, position)
+        SELECT a, b, c, last_number - d, e, f, g, h, i, j, k, l::jsonb, m, n, o, p, q, r, s, t, nextval('stepback_positions')
+        FROM (SELECT new.*, w.steps AS last_number
+            FROM unnest(s_id, s_workspace, s_session, s_after, s_parent, s_kind, s_at, s_state, s_summary, s_label, s_note,
+                s_tags, s_trigger_kind, s_iteration, s_worker, s_call, s_tool, s_failed, s_duration, s_detail)
+                WITH ORDINALITY AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, place)
+            JOIN stepback_workspaces w ON w.id = new.b ORDER BY place) steps;
+    INSERT INTO stepback_tallies AS t (session, kind, tool, steps, failed)
+        SELECT * FROM unnest(c_session, c_kind, c_tool, c_steps, c_failed)
+        ON CONFLICT (session, kind, tool)
+        DO UPDATE SET steps = t.steps + excluded.steps, failed = t.failed + excluded.failed;
+    done := nextval('stepback_commits') IS NULL;
+    RETURN ARRAY[pg_current_xact_id()::text::bigint, (NOT pg_try_advisory_xact_lock(1396834309, key))::integer] || given;
 END
 $append$;
 ";
 
 /// A commit that only appends.
 pub(crate) struct Appending {
+    /// Calls the function for it.
+    pub call: &'static str,
     /// For each step, its workspace, and how many numbers are given after its own.
-    steps: Vec<(WorkspaceId, i64)>,
-    /// Columns, from those of sessions that begin on.
-    pub columns: Vec<Owned>,
+    pub steps: Vec<(WorkspaceId, i64)>,
+    /// In their order.
+    pub workspaces: Vec<WorkspaceId>,
+    /// What the function takes behind the objects.
+    pub values: Vec<Owned>,
 }
 
 impl Appending {
-    /// What `mutations` append; `None` if they do anything else. `sessions` are those that steps are appended to, with their
-    /// workspaces. There is a step in any case: by that one sees later whether it took effect.
+    /// What `mutations` append, if all is as it is `relied_on`; `None` if they do anything else. `sessions` are those that steps
+    /// are appended to, with their workspaces. There is a step in any case: by that one sees later whether it took effect.
     pub fn of(
         mutations: &[Mutation],
         sessions: &HashMap<SessionId, WorkspaceId>,
+        relied_on: Option<&ReliedOn>,
     ) -> Result<Option<Self>, StoreError> {
+        if let Some(one) = one::appending(mutations, sessions, relied_on)? {
+            return Ok(Some(one));
+        }
         let (mut begun, mut known) = (Begun::default(), Known::default());
         let (mut columns, mut places) = (Steps::default(), Vec::new());
         let wanted = wanted(mutations, sessions)?;
@@ -132,10 +148,13 @@ impl Appending {
                     begun.agents.push(text::stored(&session.agent).into_owned());
                     begun.times.push(session.started_at.as_micros());
                     begun.infos.push(text::document(&session.info));
+                    begun.working.push(is_working(&session.info));
                 }
                 Mutation::SetSessionInfo { session, info } => {
                     known.ids.push(session.as_bytes().to_vec());
                     known.infos.push(text::document(info));
+                    known.working.push(is_working(info));
+                    known.versions.push(relied_on.and_then(|relied_on| relied_on.version(*session).cloned()));
                 }
                 Mutation::AppendStep { step, annotation, trigger } => {
                     let workspace = workspace_of(step, sessions)?;
@@ -150,25 +169,36 @@ impl Appending {
         if places.is_empty() {
             return Ok(None);
         }
+        let references = relied_on.map_or(&[][..], |relied_on| &relied_on.references);
         let mut all: Vec<Owned> = vec![
             Box::new(begun.ids),
             Box::new(begun.workspaces),
             Box::new(begun.agents),
             Box::new(begun.times),
             Box::new(begun.infos),
+            Box::new(begun.working),
             Box::new(known.ids),
             Box::new(known.infos),
+            Box::new(known.working),
+            Box::new(known.versions),
+            Box::new(references.iter().map(|(name, _)| text::stored(name).into_owned()).collect::<Vec<_>>()),
+            Box::new(
+                references.iter().map(|(_, at)| at.map(|at| at.as_bytes().to_vec())).collect::<Vec<_>>(),
+            ),
             Box::new(wanted.iter().map(|(id, _)| id.as_bytes().to_vec()).collect::<Vec<_>>()),
             Box::new(wanted.iter().map(|(_, wanted)| wanted.steps).collect::<Vec<_>>()),
         ];
         all.extend(columns.values());
         all.extend(counts(mutations));
-        Ok(Some(Self { steps: places, columns: all }))
+        let workspaces = wanted.iter().map(|(id, _)| *id).collect();
+        Ok(Some(Self { call: CALL, steps: places, workspaces, values: all }))
     }
 
-    /// The numbers that were given, when each workspace has counted to `last`.
-    pub fn numbers(&self, last: &HashMap<WorkspaceId, Wanted>) -> Result<Vec<u64>, StoreError> {
-        given(&self.steps, last, |last| last.steps)
+    /// The numbers that were given, when each workspace has counted to what the function says.
+    pub fn numbers(&self, last: &[i64]) -> Result<Vec<u64>, StoreError> {
+        let last = self.workspaces.iter().zip(last);
+        let last = last.map(|(id, steps)| (*id, Wanted { steps: *steps, operations: 0 })).collect();
+        given(&self.steps, &last, |last| last.steps)
     }
 }
 
@@ -179,25 +209,32 @@ struct Begun {
     agents: Vec<String>,
     times: Vec<i64>,
     infos: Vec<String>,
+    working: Vec<bool>,
 }
 
 #[derive(Default)]
 struct Known {
     ids: Vec<Vec<u8>>,
     infos: Vec<String>,
+    working: Vec<bool>,
+    versions: Vec<Option<Version>>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::commit::COLLECTING;
+    use crate::listen::LISTENING;
     use crate::order::ORDERING;
 
     #[test]
-    fn the_function_takes_the_locks_that_everybody_takes() {
-        for lock in [COLLECTING, ORDERING] {
-            assert!(MAKE.contains(&format!("pg_advisory_xact_lock_shared({lock}, key)")), "{lock}");
+    fn the_functions_take_the_locks_that_everybody_takes() {
+        for make in [MAKE, one::MAKE] {
+            for lock in [COLLECTING, ORDERING] {
+                assert!(make.contains(&format!("pg_advisory_xact_lock_shared({lock}, key)")), "{lock}");
+            }
+            assert!(make.contains(&format!("pg_try_advisory_xact_lock({LISTENING}, key)")));
+            assert!([NEWER, COLLECTED, CHANGED].iter().all(|code| make.contains(code)));
         }
-        assert!(MAKE.contains(NEWER) && MAKE.contains(COLLECTED));
     }
 }

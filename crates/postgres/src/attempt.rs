@@ -54,8 +54,15 @@ impl PostgresStore {
         ahead: bool,
     ) -> Result<Receipt, Trouble> {
         let sessions = self.workspaces_of_sessions(connection, work.mutations).await?;
-        if !ahead && let Some(appending) = Appending::of(work.mutations, &sessions)? {
+        if !ahead
+            && let Some(appending) =
+                Appending::of(work.mutations, &sessions, work.written.relied_on.as_deref())?
+        {
             return self.append(connection, work, &appending).await;
+        }
+        if work.written.relied_on.is_some() {
+            // Nobody compares it here: whoever recorded has to look.
+            return Err(recalled_wrong().into());
         }
         let mut plan = mutations::plan(work.mutations, &sessions, &self.machine)?;
         if plan.has_steps() {
@@ -81,7 +88,10 @@ impl PostgresStore {
             announcement: listen::announcement(self.key),
         };
         match sending.in_two(ahead).await {
-            Ok(numbered) => Ok(plan.receipt(&last_numbers(&numbered)?)?),
+            Ok(numbered) => {
+                self.recall.forget();
+                Ok(plan.receipt(&last_numbers(&numbered)?)?)
+            }
             Err(Trouble::Before(error)) if error.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
                 Err(self.unfit(&connection.client).await?)
             }
@@ -96,25 +106,20 @@ impl PostgresStore {
         work: &Work<'_>,
         appending: &Appending,
     ) -> Result<Receipt, Trouble> {
-        let call = connection.prepared(append::CALL).await?;
+        let call = connection.prepared(appending.call).await?;
         let (known, since) = (FORMAT as i32, work.epoch.map(|epoch| epoch as i64));
         let objects = Columns::new(&work.written.objects);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&known, &since, &self.key];
         values.extend(objects.values());
-        values.extend(appending.columns.iter().map(|column| &**column as &(dyn ToSql + Sync)));
+        values.extend(appending.values.iter().map(|value| &**value as &(dyn ToSql + Sync)));
         let client = &connection.client;
-        let announcement = listen::announcement(self.key);
-        let announcing = async {
-            // Sent by that, right behind the call, and its answer is for nobody.
-            let _ = client.batch_execute(&announcement).now_or_never();
-        };
-        let (numbered, ()) = join(client.query(&call, &values), announcing).await;
-        let numbered = match numbered {
-            Ok(numbered) => numbered,
+        let appended = match client.query_one(&call, &values).await {
+            Ok(appended) => appended,
             Err(error) => {
                 return Err(match error.code().map(SqlState::code) {
                     Some(append::NEWER) => self.unfit(client).await?,
                     Some(append::COLLECTED) => StoreError::Collected.into(),
+                    Some(append::CHANGED) => recalled_wrong().into(),
                     _ if error::is_lost(&error) => {
                         Trouble::Unsure { which: Which::Backend(connection.backend), error }
                     }
@@ -122,12 +127,21 @@ impl PostgresStore {
                 });
             }
         };
-        let mut last = HashMap::new();
-        for row in &numbered {
-            let given = Wanted { steps: rows::get(row, 1)?, operations: 0 };
-            last.insert(rows::id(row, 0, WorkspaceId::from_slice)?, given);
+        let said: Vec<i64> = rows::get(&appended, 0)?;
+        let [transaction, heard, last @ ..] = said.as_slice() else {
+            return Err(StoreError::Corrupt { what: "appending says something else".into() }.into());
+        };
+        if *heard != 0 {
+            // Enqueued by that, and sent while this lets others go on; its answer is for nobody.
+            let _ = client.batch_execute(&listen::announcement(self.key)).now_or_never();
+            tokio::task::yield_now().await;
         }
-        Ok(Receipt { steps: appending.numbers(&last)?, ops: Vec::new() })
+        let receipt = Receipt { steps: appending.numbers(last)?, ops: Vec::new() };
+        // Rows say the lower half of it.
+        let version = (*transaction as u32).to_string();
+        let objects = work.written.objects.iter().map(|object| object.hash);
+        self.recall.committed(work.epoch, objects, work.mutations, &version);
+        Ok(receipt)
     }
 
     /// Why the store is not what a commit relies on.
@@ -236,6 +250,10 @@ impl Sending<'_> {
         };
         join(under_way(self.client, &self.rest[last..], &self.plan.rest[last..]), ending).await
     }
+}
+
+fn recalled_wrong() -> StoreError {
+    StoreError::Moved { name: "what this process had last seen".into() }
 }
 
 /// The last number that each workspace gave.

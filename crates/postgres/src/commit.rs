@@ -76,7 +76,7 @@ impl PostgresStore {
     ) -> Result<Receipt, StoreError> {
         let epoch = batch.as_ref().map(|batch| batch.epoch);
         let written = batch.and_then(|batch| batch.payload.downcast::<Written>().ok());
-        let mut written = written.map(|written| *written).unwrap_or_default();
+        let written = written.map(|written| *written).unwrap_or_default();
         if mutations.is_empty() && written.is_empty() {
             // Nothing to write, but what the batch found stored may be gone.
             return match epoch {
@@ -84,41 +84,55 @@ impl PostgresStore {
                 _ => Ok(Receipt::default()),
             };
         }
-        let receipt = match written.ahead.take() {
-            // Its objects are on this connection alone, so there is no second attempt.
-            Some(mut lease) => {
-                let work = Work { epoch, written: &written, mutations };
-                let attempt = lease
-                    .connection()
-                    .map_err(Failed::from)
-                    .and_then(|connection| self.try_once(connection, &work, true));
-                lease.discard();
-                attempt.map_err(|failed| match failed {
-                    Failed::For(error) | Failed::Lost(error) => error,
-                })?
-            }
-            None => {
-                let work = Work { epoch, written: &written, mutations };
-                let mut lost = false;
-                self.pool.persistently(|lease| {
-                    let attempt = self.try_once(lease.connection()?, &work, false);
-                    if attempt.is_err() {
-                        // With it goes whatever the transaction left.
-                        lease.discard();
-                    }
-                    match attempt {
-                        // What was believed lost got there after all.
-                        Err(Failed::For(exists @ StoreError::Exists { .. })) if lost => {
-                            self.found(mutations).ok_or(Failed::For(exists))
+        let receipt = self.commit_written(epoch, written, mutations);
+        if receipt.is_err() {
+            self.recall.forget();
+        }
+        receipt
+    }
+
+    fn commit_written(
+        &self,
+        epoch: Option<u64>,
+        mut written: Written,
+        mutations: &[Mutation],
+    ) -> Result<Receipt, StoreError> {
+        let receipt =
+            match written.ahead.take() {
+                // Its objects are on this connection alone, so there is no second attempt.
+                Some(mut lease) => {
+                    let work = Work { epoch, written: &written, mutations };
+                    let attempt = lease
+                        .connection()
+                        .map_err(Failed::from)
+                        .and_then(|connection| self.try_once(connection, &work, true));
+                    lease.discard();
+                    attempt.map_err(|failed| match failed {
+                        Failed::For(error) | Failed::Lost(error) => error,
+                    })?
+                }
+                None => {
+                    let work = Work { epoch, written: &written, mutations };
+                    let mut lost = false;
+                    self.pool.persistently(|lease| {
+                        let attempt = self.try_once(lease.connection()?, &work, false);
+                        if attempt.is_err() {
+                            // With it goes whatever the transaction left.
+                            lease.discard();
                         }
-                        attempt => {
-                            lost |= matches!(attempt, Err(Failed::Lost(_)));
-                            attempt
+                        match attempt {
+                            // What was believed lost got there after all, and stands in its own way.
+                            Err(Failed::For(
+                                error @ (StoreError::Exists { .. } | StoreError::Moved { .. }),
+                            )) if lost => self.found(mutations).ok_or(Failed::For(error)),
+                            attempt => {
+                                lost |= matches!(attempt, Err(Failed::Lost(_)));
+                                attempt
+                            }
                         }
-                    }
-                })?
-            }
-        };
+                    })?
+                }
+            };
         self.remember(mutations::added_sessions(mutations));
         Ok(receipt)
     }

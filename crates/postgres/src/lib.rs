@@ -20,11 +20,13 @@ mod listen;
 mod look;
 mod mutations;
 mod objects;
+mod one;
 mod order;
 mod parts;
 mod pool;
 mod postings;
 mod query;
+mod recall;
 mod rows;
 mod schema;
 mod search;
@@ -62,6 +64,8 @@ pub struct PostgresStore {
     key: i32,
     /// Which workspace a session is of never changes.
     sessions: Mutex<HashMap<SessionId, WorkspaceId>>,
+    /// What need not be asked.
+    recall: recall::Recall,
     recent: Recent,
     /// Announcements of commits, once somebody waits for one.
     ears: OnceLock<listen::Ears>,
@@ -130,6 +134,7 @@ impl PostgresStore {
             machine: access.machine.clone().unwrap_or_else(address::machine),
             key: found.key,
             sessions: Mutex::default(),
+            recall: recall::Recall::default(),
             recent: Recent::default(),
             ears: OnceLock::new(),
             patience: access.patience,

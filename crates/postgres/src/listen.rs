@@ -19,6 +19,9 @@ use crate::pool::Way;
 
 /// The channel that commits are announced on.
 const CHANNEL: &str = "stepback";
+/// The first half of the key of the lock that whoever listens shares. A commit that gets it for itself has nobody to tell: who
+/// comes then waits for the commit's end, and looks.
+pub(crate) const LISTENING: i32 = 0x5342_0005;
 /// How long to wait before connecting again.
 const RECONNECT: Duration = Duration::from_secs(1);
 /// How often to look while announcements can be heard, and while they cannot.
@@ -93,7 +96,8 @@ impl PostgresStore {
 async fn listen(way: &Way, key: String, sender: watch::Sender<Heard>) {
     loop {
         if let Ok((client, mut connection)) = way.dial().await {
-            let asking = client.batch_execute("LISTEN stepback");
+            let listen = format!("LISTEN {CHANNEL}; SELECT pg_advisory_lock_shared({LISTENING}, {key})");
+            let asking = client.batch_execute(&listen);
             let moving = async {
                 loop {
                     match poll_fn(|context| connection.poll_message(context)).await {
@@ -128,7 +132,7 @@ async fn listen(way: &Way, key: String, sender: watch::Sender<Heard>) {
     }
 }
 
-/// What announces a commit, to be sent right behind its end: so that no lock is held while it becomes durable. For an
+/// What announces a commit, to be sent behind its end: so that no lock is held while it becomes durable. For an
 /// announcement alone the server waits for no disk.
 pub(crate) fn announcement(key: i32) -> String {
     format!("NOTIFY {CHANNEL}, '{key}'")

@@ -8,8 +8,12 @@ use stepback_model::record::Session;
 use stepback_store::StoreError;
 use stepback_store::port::{Answers, Questions};
 
-use crate::rows::{self, Record, SESSION};
+use crate::recall::Version;
+use crate::rows::{self, Record};
 use crate::{PostgresStore, text};
+
+/// Sessions, and which transaction wrote each.
+const SEEN: &str = "SELECT id, workspace, agent, started_at, info::text, xmin::text FROM stepback_sessions";
 
 /// The epoch, which of some steps are stored, and where references point. One statement sees all of it at one moment.
 ///
@@ -44,7 +48,7 @@ impl PostgresStore {
         let (row, met) = self.pool.ask(async |connection| {
             let look = connection.prepared(&look_sql(steps.len(), names.len())).await?;
             let one = if sessions.len() == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
-            let meet = connection.prepared(&format!("{SESSION} WHERE id {one}")).await?;
+            let meet = connection.prepared(&format!("{SEEN} WHERE id {one}")).await?;
             let client = &connection.client;
             // The epoch first: what is freed after this look is then noticed.
             let (row, met) =
@@ -57,12 +61,17 @@ impl PostgresStore {
         let stored = rows::get::<Vec<&[u8]>>(&row, 1)?.into_iter().map(step).collect::<Result<_, _>>()?;
         let references = rows::get::<Vec<Option<&[u8]>>>(&row, 2)?;
         let references = references.into_iter().map(|value| value.map(step).transpose());
-        let references = references.collect::<Result<_, _>>()?;
-        let met = met.iter().map(Session::read).collect::<Result<Vec<_>, _>>()?;
-        self.remember(met.iter().map(|session| (session.id, session.workspace)));
-        let met: HashMap<SessionId, Session> = met.into_iter().map(|session| (session.id, session)).collect();
+        let references = references.collect::<Result<Vec<_>, _>>()?;
+        let seen = met.iter().map(|row| Ok((Session::read(row)?, rows::get(row, 5)?)));
+        let seen = seen.collect::<Result<Vec<(Session, Version)>, StoreError>>()?;
+        self.remember(seen.iter().map(|(session, _)| (session.id, session.workspace)));
+        let met: HashMap<SessionId, Session> =
+            seen.iter().map(|(session, _)| (session.id, session.clone())).collect();
         let sessions = questions.sessions.iter().map(|session| met.get(session).cloned()).collect();
-        Ok(Answers { epoch: rows::get::<i64>(&row, 0)? as u64, stored, references, sessions })
+        let epoch = rows::get::<i64>(&row, 0)? as u64;
+        let named = questions.references.iter().cloned().zip(references.iter().copied());
+        self.recall.saw(epoch, seen.into_iter(), named);
+        Ok(Answers { epoch, stored, references, sessions, relied_on: None })
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use stepback_model::ids::{SessionId, WorkspaceId};
-use stepback_model::record::Step;
+use stepback_model::record::{SessionInfo, Step};
 use stepback_store::StoreError;
 use stepback_store::port::{Mutation, Receipt};
 use tokio_postgres::types::ToSql;
@@ -159,14 +159,15 @@ fn beginnings(mutations: &[Mutation], machine: &str) -> Vec<Planned> {
                 ],
             )),
             Mutation::AddSession(session) => planned.push(Planned::new(
-                "INSERT INTO stepback_sessions (id, workspace, agent, started_at, info)
-                 VALUES ($1, $2, $3, $4, $5::text::jsonb)",
+                "INSERT INTO stepback_sessions (id, workspace, agent, started_at, info, working)
+                 VALUES ($1, $2, $3, $4, $5::text::jsonb, $6)",
                 vec![
                     bytes(session.id.as_bytes()),
                     bytes(session.workspace.as_bytes()),
                     words(&session.agent),
                     Box::new(session.started_at.as_micros()),
                     Box::new(text::document(&session.info)),
+                    Box::new(is_working(&session.info)),
                 ],
             )),
             _ => {}
@@ -237,7 +238,7 @@ pub(crate) fn counts(mutations: &[Mutation]) -> Vec<Owned> {
     let mut counts: HashMap<(SessionId, &'static str, String), (i64, i64)> = HashMap::new();
     for mutation in mutations {
         if let Mutation::AppendStep { step, .. } = mutation {
-            let tool = step.facts.tool.as_deref().map(text::stored).unwrap_or_default().to_ascii_lowercase();
+            let tool = counted_tool(step);
             let (steps, failed) = counts.entry((step.session, step.kind.as_str(), tool)).or_default();
             *steps += 1;
             *failed += i64::from(step.facts.failed);
@@ -250,6 +251,16 @@ pub(crate) fn counts(mutations: &[Mutation]) -> Vec<Owned> {
         Box::new(counts.values().map(|(steps, _)| *steps).collect::<Vec<_>>()),
         Box::new(counts.values().map(|(_, failed)| *failed).collect::<Vec<_>>()),
     ]
+}
+
+/// Whether a call of a session has begun and not ended.
+pub(crate) fn is_working(info: &SessionInfo) -> bool {
+    !info.open.is_empty()
+}
+
+/// What the tool of a step is called where steps are counted.
+pub(crate) fn counted_tool(step: &Step) -> String {
+    step.facts.tool.as_deref().map(text::stored).unwrap_or_default().to_ascii_lowercase()
 }
 
 /// The statement that counts the steps by session, kind and tool. Whoever appends holds the row of the workspace, so that
@@ -266,8 +277,8 @@ fn counted(mutations: &[Mutation]) -> Planned {
 fn change(mutation: &Mutation) -> Option<Planned> {
     Some(match mutation {
         Mutation::SetSessionInfo { session, info } => Planned::new(
-            "UPDATE stepback_sessions SET info = $2::text::jsonb WHERE id = $1",
-            vec![bytes(session.as_bytes()), Box::new(text::document(info))],
+            "UPDATE stepback_sessions SET info = $2::text::jsonb, working = $3 WHERE id = $1",
+            vec![bytes(session.as_bytes()), Box::new(text::document(info)), Box::new(is_working(info))],
         ),
         Mutation::Annotate { step, annotation } => Planned::new(
             "UPDATE stepback_steps SET label = $2, note = $3, tags = $4::text::jsonb WHERE id = $1",

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
@@ -17,6 +17,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use crate::pool::{Connection, Lease};
+use crate::recall::ReliedOn;
 use crate::{PostgresStore, rows};
 
 /// An object and everything it is stored against, in one question. Bases are less deep than what is stored against them, so
@@ -109,6 +110,8 @@ pub(crate) struct Written {
     pub objects: Vec<Encoded>,
     /// The connection that has the rest in a temporary table.
     pub ahead: Option<Lease>,
+    /// What must be as it was.
+    pub relied_on: Option<Arc<ReliedOn>>,
 }
 
 impl Written {
@@ -183,8 +186,10 @@ struct Pending {
 
 impl PostgresStore {
     /// Starts a batch.
-    pub(crate) fn new_batch(&self, epoch: u64) -> Batch<'_> {
-        Batch { store: self, epoch, differences: AtomicU32::new(MAX_DIFFERENCES), inner: Mutex::default() }
+    pub(crate) fn new_batch(&self, epoch: u64, relied_on: Option<Arc<ReliedOn>>) -> Batch<'_> {
+        let written = Written { relied_on, ..Written::default() };
+        let inner = Mutex::new(Pending { written, ..Pending::default() });
+        Batch { store: self, epoch, differences: AtomicU32::new(MAX_DIFFERENCES), inner }
     }
 
     /// How deep an object is stored, and against what.
@@ -274,7 +279,7 @@ async fn send_ahead(connection: &mut Connection, objects: &[Encoded]) -> Result<
 impl ObjectSink for Batch<'_> {
     fn write(&self, kind: ObjectKind, bytes: &[u8], similar: Option<Hash>) -> Result<Hash, ObjectError> {
         let hash = Hash::of(kind, bytes);
-        if self.pending().seen.contains(&hash) {
+        if self.pending().seen.contains(&hash) || self.store.recall.has(self.epoch, hash) {
             return Ok(hash);
         }
         if bytes.len() > LARGEST {

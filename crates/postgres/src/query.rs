@@ -38,7 +38,7 @@ impl PostgresStore {
         workspace: WorkspaceId,
         only_working: bool,
     ) -> Result<Vec<Session>, StoreError> {
-        let working = if only_working { "AND info->'open' <> '[]'" } else { "" };
+        let working = if only_working { "AND working" } else { "" };
         let sql = format!("{SESSION} WHERE workspace = $1 {working} ORDER BY started_at, id");
         self.list(&sql, &[&workspace.as_bytes().as_slice()])
     }

@@ -83,7 +83,35 @@ impl Steps {
         Some(Planned::new(sql, self.values()))
     }
 
-    /// The columns, in the order in which both statements that append steps take them.
+    /// The columns of the only step, in the order in which the function for a single step takes them.
+    pub fn only(self) -> Vec<Owned> {
+        fn only<T>(column: Vec<T>) -> Option<T> {
+            column.into_iter().next()
+        }
+        vec![
+            Box::new(only(self.ids)),
+            Box::new(only(self.workspaces)),
+            Box::new(only(self.sessions)),
+            Box::new(only(self.parents).flatten()),
+            Box::new(only(self.kinds)),
+            Box::new(only(self.times)),
+            Box::new(only(self.states)),
+            Box::new(only(self.summaries)),
+            Box::new(only(self.labels).flatten()),
+            Box::new(only(self.notes).flatten()),
+            Box::new(only(self.tags)),
+            Box::new(only(self.triggers).flatten()),
+            Box::new(only(self.iterations)),
+            Box::new(only(self.workers).flatten()),
+            Box::new(only(self.calls).flatten()),
+            Box::new(only(self.tools).flatten()),
+            Box::new(only(self.failed)),
+            Box::new(only(self.durations).flatten()),
+            Box::new(only(self.details).flatten()),
+        ]
+    }
+
+    /// The columns, in the order in which all else that appends steps takes them.
     pub fn values(self) -> Vec<Owned> {
         vec![
             Box::new(self.ids),

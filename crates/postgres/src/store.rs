@@ -28,7 +28,12 @@ impl Store for PostgresStore {
     }
 
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
-        Ok(Box::new(self.new_batch(epoch)))
+        Ok(Box::new(self.new_batch(epoch, None)))
+    }
+
+    fn begin_on(&self, answers: &Answers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        let relied_on = answers.relied_on.clone().and_then(|relied_on| relied_on.downcast().ok());
+        Ok(Box::new(self.new_batch(answers.epoch, relied_on)))
     }
 
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError> {
@@ -69,6 +74,10 @@ impl Store for PostgresStore {
 
     fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
         self.answers(questions)
+    }
+
+    fn recall(&self, questions: &Questions<'_>) -> Option<Answers> {
+        self.recall.answers(questions)
     }
 
     fn step_numbered(

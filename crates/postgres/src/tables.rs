@@ -1,6 +1,6 @@
 //! The tables, as the migrations that lead to them.
 
-use crate::append;
+use crate::{append, one};
 
 /// The tables as they were made first.
 const FIRST: &str = "
@@ -168,5 +168,18 @@ END $$;
 /// Details of steps stand on pages: the tables stay as they are, and a program that takes `detail` for a hash is kept out.
 const PAGES: &str = "";
 
+/// A way to append steps that never was in a release.
+const UNRELEASED: &str = "";
+
+/// Sessions change with every step. Where nothing that is in an index does, a row is written and nothing else.
+const STEADY: &str = "
+DROP INDEX stepback_sessions_working;
+ALTER TABLE stepback_sessions ADD COLUMN working boolean NOT NULL DEFAULT false;
+UPDATE stepback_sessions SET working = true WHERE info->'open' <> '[]';
+ALTER TABLE stepback_sessions SET (fillfactor = 50);
+CREATE INDEX stepback_sessions_working ON stepback_sessions (workspace) WHERE working;
+";
+
 /// Each leads from the format before it to the next. One that was released is never changed.
-pub(crate) const MIGRATIONS: &[&str] = &[FIRST, ORDER, SEARCH, PAGES, append::MAKE];
+pub(crate) const MIGRATIONS: &[&str] =
+    &[FIRST, ORDER, SEARCH, PAGES, UNRELEASED, STEADY, append::MAKE, one::MAKE];

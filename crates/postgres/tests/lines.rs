@@ -51,8 +51,8 @@ impl Cutter {
                         }
                         let said =
                             |words: &[u8]| buffer[..len].windows(words.len()).any(|bytes| bytes == words);
-                        // Either the end itself, or the announcement right behind it.
-                        if said(b"; COMMIT") || said(b"NOTIFY stepback") {
+                        // Either the end itself, or a call that is all of a commit, with its step.
+                        if said(b"; COMMIT") || said(b"a step") {
                             match armed.swap(0, Ordering::SeqCst) {
                                 BEFORE => break,
                                 AFTER => cutting.store(true, Ordering::SeqCst),

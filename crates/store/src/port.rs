@@ -4,8 +4,10 @@
 //! correct store is. All changes of the log go through [`Store::commit`]: a list of mutations that take effect together,
 //! after the batch's objects are durable, or not at all.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stepback_model::hash::{Hash, ObjectKind};
@@ -207,6 +209,9 @@ pub struct Answers {
     pub references: Vec<Option<StepId>>,
     /// For each session, what is known of it.
     pub sessions: Vec<Option<Session>>,
+    /// What has to hold still when something is committed that rests on these answers, in a form that the store knows. Nothing,
+    /// if it has looked.
+    pub relied_on: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A place where states and their history are kept.
@@ -224,6 +229,12 @@ pub trait Store: ObjectSource + Send + Sync {
 
     /// Starts writing objects, for somebody who has known since `epoch` what is stored.
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;
+
+    /// Starts writing objects, for somebody who rests on these answers. If they were only recalled, its commit fails with
+    /// [`StoreError::Moved`] or [`StoreError::Exists`] unless they hold.
+    fn begin_on(&self, answers: &Answers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
+        self.begin_since(answers.epoch)
+    }
 
     /// Makes the batch's objects visible and applies `mutations`, all or nothing. Durable when it returns.
     fn commit(&self, batch: Option<FinishedBatch>, mutations: &[Mutation]) -> Result<Receipt, StoreError>;
@@ -261,7 +272,14 @@ pub trait Store: ObjectSource + Send + Sync {
         let references = questions.references.iter().map(|name| self.reference(name));
         let references = references.collect::<Result<_, _>>()?;
         let sessions = questions.sessions.iter().map(|session| self.session(*session));
-        Ok(Answers { epoch, stored, references, sessions: sessions.collect::<Result<_, _>>()? })
+        let sessions = sessions.collect::<Result<_, _>>()?;
+        Ok(Answers { epoch, stored, references, sessions, relied_on: None })
+    }
+    /// What the store believes the answers are, without a way to a server and back, if it knows enough: that none of the steps
+    /// is stored, and that nobody else has changed what it remembers. For whoever begins on them ([`Self::begin_on`]), and
+    /// looks if that turns out wrong.
+    fn recall(&self, _questions: &Questions<'_>) -> Option<Answers> {
+        None
     }
     /// One step by workspace and number, checkpoint or not.
     fn step_numbered(

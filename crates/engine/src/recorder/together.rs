@@ -37,14 +37,20 @@ impl Engine<'_> {
                 "only events that mean nothing for the files are recorded together".into(),
             ));
         }
-        until_committed(|| self.try_record_together(all))
+        let mut tried = false;
+        until_committed(|| self.try_record_together(all, !std::mem::replace(&mut tried, true)))
     }
 
-    fn try_record_together(&self, all: &[Arrivals<'_>]) -> Result<Vec<Vec<Recorded>>, EngineError> {
+    /// `recall` is whether what the store remembers is good enough.
+    fn try_record_together(
+        &self,
+        all: &[Arrivals<'_>],
+        recall: bool,
+    ) -> Result<Vec<Vec<Recorded>>, EngineError> {
         let objects = Known::new(self.store);
         let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
-        let (mut coming, looked) = self.look_ahead(all, &sessions)?;
-        let batch = self.store.begin_since(looked.epoch)?;
+        let (mut coming, looked) = self.look_ahead(all, &sessions, recall)?;
+        let batch = self.store.begin_on(&looked)?;
         let pages = RefCell::new(Pages::default());
         let arriving = Arriving { known: &objects, batch: &*batch, pages: Some(&pages) };
         let heads = looked.references;
@@ -102,6 +108,7 @@ impl Engine<'_> {
         &self,
         all: &[Arrivals<'_>],
         sessions: &[Vec<SessionId>],
+        recall: bool,
     ) -> Result<(Coming, Answers), EngineError> {
         let (mut steps, mut met) = (Vec::new(), Vec::new());
         let mut coming = Coming::default();
@@ -117,7 +124,8 @@ impl Engine<'_> {
         }
         let references: Vec<String> = all.iter().map(|some| some.workspace.head_name()).collect();
         let asked = Questions { steps: &steps, references: &references, sessions: &met };
-        let mut looked = self.store.look(&asked)?;
+        let recalled = if recall { self.store.recall(&asked) } else { None };
+        let mut looked = recalled.map_or_else(|| self.store.look(&asked), Ok)?;
         let known = std::mem::take(&mut looked.sessions).into_iter();
         coming.sessions =
             known.map(|session| Met { is_new: session.is_none(), session, touched: false }).collect();
