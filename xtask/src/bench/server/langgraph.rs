@@ -6,7 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// What puts checkpoints of about a kilobyte into a database, one after the other, and prints how long each took.
+/// What puts checkpoints of about a kilobyte into a database, one after the other, and prints how long each took. They are put as
+/// LangGraph puts them, with the versions of the channels that are new, and the last one is read back: without versions, the
+/// saver over PostgreSQL leaves out what is no text or number.
 const PUTS: &str = r#"
 import json, sqlite3, sys, time
 from importlib.metadata import version
@@ -17,13 +19,17 @@ count, kind, database = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 def put_all(saver):
     saver.setup()
     config = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
-    took = []
+    took, versions = [], {"output": None, "input": None}
     for number in range(count):
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = {"output": f"{number} " + "x" * 700, "input": {"command": f"make test N={number}"}}
+        versions = {name: saver.get_next_version(version, None) for name, version in versions.items()}
+        checkpoint["channel_versions"] = versions
         before = time.perf_counter()
-        config = saver.put(config, checkpoint, {"source": "loop", "step": number}, {})
+        config = saver.put(config, checkpoint, {"source": "loop", "step": number}, versions)
         took.append((time.perf_counter() - before) * 1e3)
+    stored = saver.get_tuple(config).checkpoint["channel_values"]
+    assert stored == checkpoint["channel_values"], f"{stored} is stored"
     return took
 
 if kind == "sqlite":
