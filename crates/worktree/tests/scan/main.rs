@@ -1,148 +1,24 @@
 //! Scanning: whatever the cache says, the result is what is on disk.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
+mod desk;
+mod underway;
+
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stepback_model::ObjectKind;
-use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
-use stepback_model::tree::{Node, SkipReason, Tree};
+use stepback_model::tree::{Node, SkipReason};
 use stepback_store::Store;
-use stepback_store::memory::MemoryStore;
-use stepback_testkit::tree::{self, Copy, Draw, Thing};
+use stepback_testkit::tree::{self, Draw, Thing};
 use stepback_testkit::work::Files;
-use stepback_worktree::restore::read_content;
 use stepback_worktree::rules::Budget;
-use stepback_worktree::scan::{Scan, Snapshot, boot_id};
+use stepback_worktree::scan::{Scan, Snapshot};
 
-/// A directory to scan, a store, and a place for the cache.
-struct Desk {
-    dir: tempfile::TempDir,
-    root: PathBuf,
-    store: MemoryStore,
-    budget: Budget,
-    boot: [u8; 16],
-}
-
-impl Desk {
-    fn new() -> Self {
-        Self::at(&tree::scratch_place())
-    }
-
-    fn at(place: &Path) -> Self {
-        let dir = tempfile::tempdir_in(place).unwrap();
-        let root = dir.path().canonicalize().unwrap().join("work");
-        fs::create_dir(&root).unwrap();
-        Self { dir, root, store: MemoryStore::new(4 << 30), budget: Budget::default(), boot: boot_id() }
-    }
-
-    fn cache(&self) -> PathBuf {
-        self.dir.path().join("cache")
-    }
-
-    fn scan(&self, cache: Option<&Path>) -> Snapshot {
-        let batch = self.store.begin().unwrap();
-        let scan = Scan {
-            root: &self.root,
-            cache,
-            vault: None,
-            store_dir: None,
-            budget: self.budget,
-            epoch: self.store.epoch().unwrap(),
-            boot: self.boot,
-            threads: 2,
-            progress: None,
-            hints: None,
-            everything: false,
-        };
-        let mut snapshot = scan.run(&self.store, &*batch).unwrap();
-        self.store.commit(Some(batch.finish().unwrap()), &[]).unwrap();
-        snapshot.remember();
-        snapshot
-    }
-
-    /// A scan that may believe the cache.
-    fn warm(&self) -> Snapshot {
-        self.scan(Some(&self.cache()))
-    }
-
-    /// A scan that reads everything.
-    fn cold(&self) -> Snapshot {
-        self.scan(None)
-    }
-
-    #[track_caller]
-    fn warm_is_cold(&self, when: &str) {
-        let (warm, cold) = (self.warm(), self.cold());
-        if (warm.files, warm.git) != (cold.files, cold.git) {
-            let differences = tree::differences(&self.stored(cold.files), &self.stored(warm.files));
-            panic!("{when}: a warm scan is wrong:\n{differences}");
-        }
-    }
-
-    fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
-        let path = self.root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    }
-
-    /// What a scan stored, read back from the store.
-    fn stored(&self, files: Hash) -> Copy {
-        let mut copy = Copy::new();
-        self.read_tree(files, &[], &mut copy);
-        copy
-    }
-
-    fn read_tree(&self, hash: Hash, path: &[u8], copy: &mut Copy) {
-        for entry in Tree::load(&self.store, hash).unwrap().into_entries() {
-            let child = if path.is_empty() {
-                entry.name.clone()
-            } else {
-                [path, b"/", entry.name.as_slice()].concat()
-            };
-            let thing = match entry.node {
-                Node::Dir { mode, tree } => {
-                    self.read_tree(tree, &child, copy);
-                    Thing::Dir(mode)
-                }
-                Node::File { mode, content, .. } => {
-                    Thing::File(mode, read_content(&content, &self.store).unwrap().into())
-                }
-                Node::Symlink { target } => Thing::Link(target),
-                Node::Skipped { .. } => Thing::Special,
-            };
-            copy.insert(child, thing);
-        }
-    }
-
-    fn node(&self, snapshot: &Snapshot, path: &str) -> Option<Node> {
-        let mut node = Node::Dir { mode: 0o755, tree: snapshot.files };
-        for name in path.split('/') {
-            let Node::Dir { tree, .. } = node else { return None };
-            node = Tree::load(&self.store, tree).unwrap().get(name.as_bytes())?.clone();
-        }
-        Some(node)
-    }
-
-    fn skipped(&self, snapshot: &Snapshot, path: &str) -> Option<SkipReason> {
-        match self.node(snapshot, path) {
-            Some(Node::Skipped { reason }) => Some(reason),
-            _ => None,
-        }
-    }
-
-    fn content(&self, snapshot: &Snapshot, path: &str) -> Vec<u8> {
-        match self.node(snapshot, path) {
-            Some(Node::File { content, .. }) => read_content(&content, &self.store).unwrap(),
-            other => panic!("{path} is {other:?}"),
-        }
-    }
-}
+use self::desk::Desk;
 
 /// Longer than the time in which a change could hide behind an equal timestamp.
 fn let_times_settle() {
@@ -334,113 +210,6 @@ fn one_byte_in_a_large_file_stores_little() {
     desk.warm();
     let stored = desk.store.usage().unwrap().raw_bytes - before;
     assert!(stored < 1 << 20, "{stored} bytes for one");
-}
-
-/// Content that tells whether it is one version or a mixture: every line is the same.
-fn version(number: u64, size: usize) -> Vec<u8> {
-    format!("{number:063}\n").into_bytes().repeat(size / 64)
-}
-
-fn is_one_version(bytes: &[u8]) -> bool {
-    bytes.len().is_multiple_of(64) && bytes.chunks(64).all(|line| line == &bytes[..64])
-}
-
-/// Whether a file that is written in place, front to back, one version after the other, was like this at some instant: one
-/// version, or the beginning of one over the rest of the version before it. A reader overtaken by the writer sees something else.
-fn was_so_at_some_instant(bytes: &[u8]) -> bool {
-    let version = |line: &[u8]| std::str::from_utf8(&line[..63]).unwrap().parse::<u64>().unwrap();
-    let (first, last) = (version(&bytes[..64]), version(&bytes[bytes.len() - 64..]));
-    let pages: Vec<u64> = bytes.chunks(64).map(version).collect();
-    first - last.min(first) <= 1 && pages.is_sorted_by(|a, b| a >= b)
-}
-
-/// Tells a thread to end, also when the test fails.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Scans while another thread writes; every stored content must be one version, or be noted as unstable.
-fn scanned_while(size: usize, is_whole: fn(&[u8]) -> bool, write: impl Fn(&Path, u64) + Sync) {
-    for place in [tree::scratch_place(), std::env::temp_dir()] {
-        scanned_at(&place, size, is_whole, &write);
-    }
-}
-
-fn scanned_at(place: &Path, size: usize, is_whole: fn(&[u8]) -> bool, write: impl Fn(&Path, u64) + Sync) {
-    let desk = Desk::at(place);
-    desk.write("f", version(0, size));
-    let over = AtomicBool::new(false);
-    let (mut stable, mut torn) = (0, 0);
-    std::thread::scope(|scope| {
-        // However this ends, the writer ends too.
-        let _end = End(&over);
-        scope.spawn(|| {
-            let mut number = 1;
-            while !over.load(Ordering::Relaxed) {
-                write(&desk.root.join("f"), number);
-                number += 1;
-            }
-        });
-        for _ in 0..40 {
-            let snapshot = desk.warm();
-            match desk.node(&snapshot, "f") {
-                Some(Node::File { content, size: noted, .. }) => {
-                    let bytes = read_content(&content, &desk.store).unwrap();
-                    stable += 1;
-                    torn += usize::from(!is_whole(&bytes) || bytes.len() as u64 != noted);
-                }
-                Some(Node::Skipped { reason: SkipReason::Unstable }) => {
-                    let told = snapshot.troubles.iter().any(|trouble| trouble.path.as_bytes() == b"f");
-                    assert!(told, "an unstable file is a trouble to tell");
-                }
-                // Between the removal and the rename there is no file.
-                None => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    });
-    assert_eq!(torn, 0, "of {stable} stored versions, so many are mixtures");
-    // When the writer is done, the file is stable again.
-    let now = fs::read(desk.root.join("f")).unwrap();
-    assert!(desk.content(&desk.warm(), "f") == now);
-}
-
-#[test]
-fn a_file_replaced_by_rename_while_it_is_read_is_stored_whole() {
-    for size in [64 << 10, 2 << 20] {
-        scanned_while(size, is_one_version, |path, number| {
-            let aside = path.with_extension("aside");
-            fs::write(&aside, version(number, size)).unwrap();
-            fs::rename(&aside, path).unwrap();
-        });
-    }
-}
-
-#[test]
-fn a_file_written_in_place_while_it_is_read_is_stored_as_it_was_at_some_instant_or_noted() {
-    for size in [64 << 10, 2 << 20] {
-        scanned_while(size, was_so_at_some_instant, |path, number| {
-            let file = OpenOptions::new().write(true).open(path).unwrap();
-            file.write_all_at(&version(number, size), 0).unwrap();
-        });
-    }
-}
-
-#[test]
-fn a_file_that_grows_all_the_time_does_not_hang_a_scan() {
-    scanned_while(64, is_one_version, |path, number| {
-        let mut bytes = fs::read(path).unwrap();
-        bytes = version(0, (bytes.len() + 64).min(1 << 20));
-        if number % 100 == 0 {
-            bytes.truncate(64);
-        }
-        fs::write(path.with_extension("aside"), &bytes).unwrap();
-        fs::rename(path.with_extension("aside"), path).unwrap();
-    });
 }
 
 #[test]
@@ -684,34 +453,4 @@ fn after_a_collection_everything_is_stored_again() {
     assert_eq!(tree::differences(&tree::copy_of(&desk.root, |_| false), &found), "");
     assert_eq!(copy.len(), found.len());
     desk.warm_is_cold("after the collection");
-}
-
-#[test]
-fn a_directory_that_vanishes_during_the_scan_is_no_error() {
-    let desk = Desk::new();
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = End(&over);
-        scope.spawn(|| {
-            let mut draw = Draw::new(1);
-            while !over.load(Ordering::Relaxed) {
-                let dir = desk.root.join(format!("d{}", draw.below(4)));
-                if draw.once_in(2) {
-                    let _ = fs::remove_dir_all(&dir);
-                    let _ = fs::remove_file(&dir);
-                } else if draw.once_in(3) {
-                    let _ = fs::write(&dir, "a file");
-                } else {
-                    let _ = fs::create_dir_all(dir.join("sub/deep"));
-                    let _ = fs::write(dir.join("sub/deep/f"), draw.bytes(100));
-                }
-            }
-        });
-        for _ in 0..200 {
-            let snapshot = desk.warm();
-            desk.stored(snapshot.files);
-        }
-    });
-    let_times_settle();
-    desk.warm_is_cold("when it is quiet again");
 }
