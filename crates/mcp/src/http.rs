@@ -326,7 +326,67 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use serde_json::{Map, json};
+
     use super::*;
+    use crate::service::nothing_but_tools;
+
+    /// Something that is another one whenever somebody looks.
+    #[derive(Default)]
+    struct Restless(AtomicU64);
+
+    impl Service for Restless {
+        nothing_but_tools!();
+
+        fn is_slow(&self, _: &str) -> bool {
+            false
+        }
+
+        fn call(&self, _: &Asked<'_>, _: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+            Ok(Value::Null)
+        }
+
+        fn mark(&self, _: &Asked<'_>, _: &str) -> Result<Option<String>, Refusal> {
+            Ok(Some(self.0.load(Ordering::SeqCst).to_string()))
+        }
+
+        fn wait(&self, _: Option<u64>, _: Duration) -> Result<u64, Refusal> {
+            Ok(self.0.fetch_add(1, Ordering::SeqCst) + 1)
+        }
+    }
+
+    struct Open;
+
+    impl Offers for Open {
+        fn service(&self, _: &Uri) -> Result<Arc<dyn Service>, Refusal> {
+            Ok(Arc::new(Restless::default()))
+        }
+    }
+
+    #[test]
+    fn a_stream_that_nobody_reads_gives_its_place_to_others() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let room = Arc::new(Semaphore::new(1));
+            let place = Arc::clone(&room).acquire_owned().await.unwrap();
+            let params = json!({ "notifications": { "resourceSubscriptions": ["a:b"] },
+                "_meta": { "io.modelcontextprotocol/protocolVersion": MODERN,
+                    "io.modelcontextprotocol/clientCapabilities": {} } });
+            let Value::Object(params) = params else { unreachable!() };
+            let service: Arc<dyn Service> = Arc::new(Restless::default());
+            let stream = listening(Arc::new(Open), service, json!(1), params, place).await;
+            let stream = stream.unwrap_or_else(|refusal| panic!("{refusal:?}"));
+            // All of its messages wait to be read by then, but it may still be read.
+            tokio::time::sleep(LOOK * 2 * UNREAD as u32).await;
+            assert_eq!(room.available_permits(), 0);
+            tokio::time::sleep(UNREAD_FOR).await;
+            assert_eq!(room.available_permits(), 1);
+            drop(stream);
+        });
+    }
 
     #[test]
     fn names_in_base64_are_read() {

@@ -241,3 +241,77 @@ fn address<'a>(asked: &Asked<'a>) -> Result<&'a str, Refusal> {
     let address = asked.params.get("uri").and_then(Value::as_str);
     address.ok_or_else(|| Refusal::params("\"uri\" must be given, as a text"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use serde_json::Map;
+
+    use super::*;
+    use crate::service::nothing_but_tools;
+
+    /// A resource that changes, in a store that sometimes does not answer.
+    #[derive(Default)]
+    struct Changing {
+        version: AtomicU64,
+        recorded: AtomicU64,
+        fails: AtomicBool,
+        looks: AtomicU64,
+    }
+
+    impl Service for Changing {
+        nothing_but_tools!();
+
+        fn is_slow(&self, _: &str) -> bool {
+            false
+        }
+
+        fn call(&self, _: &Asked<'_>, _: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+            Ok(Value::Null)
+        }
+
+        fn mark(&self, _: &Asked<'_>, _: &str) -> Result<Option<String>, Refusal> {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+            if self.fails.load(Ordering::SeqCst) {
+                return Err(Refusal::params("the store is busy"));
+            }
+            Ok(Some(self.version.load(Ordering::SeqCst).to_string()))
+        }
+
+        fn wait(&self, _: Option<u64>, _: Duration) -> Result<u64, Refusal> {
+            std::thread::yield_now();
+            Ok(self.recorded.load(Ordering::SeqCst))
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_told_as_soon_as_it_can_be() {
+        let (service, listeners) = (Changing::default(), Listeners::default());
+        let told = Mutex::new(Vec::new());
+        let params = Params::from_iter([("uri".to_owned(), json!("a:b"))]);
+        let asked = Asked { era: Era::Legacy, params: &params, client: None, pushes: true, out: &|_| {} };
+        listeners.subscribe(&service, &asked).unwrap();
+        let until = |done: &dyn Fn() -> bool| {
+            while !done() {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| listeners.tell(&service, |news| told.lock().unwrap().push(news.clone())));
+            service.fails.store(true, Ordering::SeqCst);
+            service.version.store(1, Ordering::SeqCst);
+            service.recorded.store(1, Ordering::SeqCst);
+            let before = service.looks.load(Ordering::SeqCst);
+            until(&|| service.looks.load(Ordering::SeqCst) > before + 2);
+            assert!(told.lock().unwrap().is_empty(), "nobody knows what to tell");
+            // Nothing else is recorded.
+            service.fails.store(false, Ordering::SeqCst);
+            until(&|| !told.lock().unwrap().is_empty());
+            listeners.stop();
+        });
+        let told = told.into_inner().unwrap();
+        assert_eq!(told.len(), 1, "once");
+        assert_eq!(told[0]["params"]["uri"], "a:b");
+    }
+}

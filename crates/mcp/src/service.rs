@@ -116,3 +116,50 @@ pub trait Service: Send + Sync {
         begins: &str,
     ) -> Result<Vec<String>, Refusal>;
 }
+
+/// For tests: everything that a service offers but tools, of which there is nothing.
+#[cfg(test)]
+macro_rules! nothing_but_tools {
+    () => {
+        fn about(&self) -> $crate::service::About {
+            $crate::service::About { name: "t", title: "t", version: "1", instructions: "" }
+        }
+
+        fn tools(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn resources(&self, _: &Asked<'_>, _: Option<&str>) -> Result<Value, Refusal> {
+            Ok(Value::Null)
+        }
+
+        fn templates(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn read(&self, _: &Asked<'_>, _: &str) -> Result<Option<Value>, Refusal> {
+            Ok(None)
+        }
+
+        fn prompts(&self) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn prompt(&self, _: &Asked<'_>, _: &str, _: &Map<String, Value>) -> Result<Value, Refusal> {
+            Ok(Value::Null)
+        }
+
+        fn complete(
+            &self,
+            _: &Asked<'_>,
+            _: &Map<String, Value>,
+            _: &str,
+            _: &str,
+        ) -> Result<Vec<String>, Refusal> {
+            Ok(Vec::new())
+        }
+    };
+}
+
+#[cfg(test)]
+pub(crate) use nothing_but_tools;

@@ -243,7 +243,7 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::service::About;
+    use crate::service::nothing_but_tools;
 
     /// Tools that wait, and one that is broken.
     #[derive(Default)]
@@ -253,13 +253,7 @@ mod tests {
     }
 
     impl Service for Tools {
-        fn about(&self) -> About {
-            About { name: "t", title: "t", version: "1", instructions: "" }
-        }
-
-        fn tools(&self) -> Vec<Value> {
-            Vec::new()
-        }
+        nothing_but_tools!();
 
         fn is_slow(&self, tool: &str) -> bool {
             tool == "slow"
@@ -276,36 +270,6 @@ mod tests {
                 drop(self.released.1.wait_while(released, |released| !*released).unwrap());
             }
             Ok(json!({ "tool": tool }))
-        }
-
-        fn resources(&self, _: &Asked<'_>, _: Option<&str>) -> Result<Value, Refusal> {
-            Ok(json!({}))
-        }
-
-        fn templates(&self) -> Vec<Value> {
-            Vec::new()
-        }
-
-        fn read(&self, _: &Asked<'_>, _: &str) -> Result<Option<Value>, Refusal> {
-            Ok(None)
-        }
-
-        fn prompts(&self) -> Vec<Value> {
-            Vec::new()
-        }
-
-        fn prompt(&self, _: &Asked<'_>, _: &str, _: &Map<String, Value>) -> Result<Value, Refusal> {
-            Ok(json!({}))
-        }
-
-        fn complete(
-            &self,
-            _: &Asked<'_>,
-            _: &Map<String, Value>,
-            _: &str,
-            _: &str,
-        ) -> Result<Vec<String>, Refusal> {
-            Ok(Vec::new())
         }
     }
 
