@@ -382,8 +382,10 @@ fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
     let compress =
         |some: &[Small]| some.iter().map(|small| codec::compress(&small.bytes)).collect::<Vec<_>>();
     let bytes: usize = small.iter().map(|small| small.bytes.len()).sum();
-    let threads = cores().min(bytes / WORTH_A_THREAD);
-    if threads < 2 || small.len() < 2 {
+    let worth = bytes / WORTH_A_THREAD;
+    // How many cores there are is in files, which a commit of a hook need not read.
+    let threads = if worth < 2 || small.len() < 2 { 1 } else { cores().min(worth) };
+    if threads < 2 {
         return compress(small);
     }
     std::thread::scope(|scope| {
