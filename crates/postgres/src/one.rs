@@ -20,8 +20,8 @@ const CALL: &str = "SELECT stepback_append_step($1, $2, $3, $4, $5, $6, $7, $8, 
 
 /// Makes the function. Released, and never changed: another one is a function of another name.
 ///
-/// It does what [`append::MAKE`] does, and says the same; if it is refused, the objects that it added are taken back. `k_info` is
-/// what is known of the session now, and `r_name` the reference that must be as it was; each may be missing.
+/// It does what [`append::MAKE`] does, in the same order, and says the same. `k_info` is what is known of the session now, and
+/// `r_name` the reference that must be as it was; each may be missing.
 ///
 /// [`append::MAKE`]: crate::append::MAKE
 pub(crate) const MAKE: &str = "
@@ -42,6 +42,12 @@ DECLARE
     last bigint;
 BEGIN
     done := pg_advisory_xact_lock_shared(1396834306, key) IS NULL;
+    SELECT s.version, m.epoch INTO version_now, epoch_now FROM stepback_schema s, stepback_meta m;
+    IF version_now > known THEN
+        RAISE EXCEPTION 'the store is newer' USING ERRCODE = 'SB001';
+    ELSIF since <> epoch_now THEN
+        RAISE EXCEPTION 'objects were freed' USING ERRCODE = 'SB002';
+    END IF;
     IF cardinality(o_hash) = 1 THEN
         INSERT INTO stepback_objects (hash, kind, codec, depth, raw_len, base, payload)
             VALUES (o_hash[1], o_kind[1], o_codec[1], o_depth[1], o_raw_len[1], o_base[1], o_payload[1])
@@ -51,13 +57,7 @@ BEGIN
             SELECT * FROM unnest(o_hash, o_kind, o_codec, o_depth, o_raw_len, o_base, o_payload)
             ON CONFLICT (hash) DO NOTHING;
     END IF;
-    UPDATE stepback_workspaces w SET steps = w.steps + 1 FROM stepback_schema s, stepback_meta m WHERE w.id = s_workspace
-        RETURNING w.steps, s.version, m.epoch INTO last, version_now, epoch_now;
-    IF version_now > known THEN
-        RAISE EXCEPTION 'the store is newer' USING ERRCODE = 'SB001';
-    ELSIF since <> epoch_now THEN
-        RAISE EXCEPTION 'objects were freed' USING ERRCODE = 'SB002';
-    END IF;
+    UPDATE stepback_workspaces w SET steps = w.steps + 1 WHERE w.id = s_workspace RETURNING w.steps INTO last;
     done := pg_advisory_xact_lock_shared(1396834307, key) IS NULL;
     IF k_info IS NOT NULL THEN
         UPDATE stepback_sessions s SET info = k_info::jsonb, working = k_working
