@@ -60,7 +60,7 @@ impl PostgresStore {
         {
             return self.append(connection, work, &appending).await;
         }
-        if work.written.relied_on.is_some() {
+        if work.written.relied_on.as_ref().is_some_and(|relied_on| !relied_on.was_seen) {
             // Nobody compares it here: whoever recorded has to look.
             return Err(recalled_wrong().into());
         }

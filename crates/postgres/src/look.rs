@@ -1,6 +1,7 @@
 //! Several questions in one way to the server and back.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures_util::future::join;
 use stepback_model::ids::{SessionId, StepId};
@@ -8,7 +9,7 @@ use stepback_model::record::Session;
 use stepback_store::StoreError;
 use stepback_store::port::{Answers, Questions};
 
-use crate::recall::Version;
+use crate::recall::{ReliedOn, Version};
 use crate::rows::{self, Record};
 use crate::{PostgresStore, text};
 
@@ -69,9 +70,11 @@ impl PostgresStore {
             seen.iter().map(|(session, _)| (session.id, session.clone())).collect();
         let sessions = questions.sessions.iter().map(|session| met.get(session).cloned()).collect();
         let epoch = rows::get::<i64>(&row, 0)? as u64;
-        let named = questions.references.iter().cloned().zip(references.iter().copied());
-        self.recall.saw(epoch, seen.into_iter(), named);
-        Ok(Answers { epoch, stored, references, sessions, relied_on: None })
+        let named: Vec<_> = questions.references.iter().cloned().zip(references.iter().copied()).collect();
+        let versions = seen.iter().map(|(session, version)| (session.id, version.clone()));
+        let relied_on = ReliedOn::seen(versions, named.clone());
+        self.recall.saw(epoch, seen.into_iter(), named.into_iter());
+        Ok(Answers { epoch, stored, references, sessions, relied_on: Some(Arc::new(relied_on)) })
     }
 }
 

@@ -24,9 +24,19 @@ pub(crate) type Version = String;
 pub(crate) struct ReliedOn {
     sessions: HashMap<SessionId, Version>,
     pub references: Vec<(String, Option<StepId>)>,
+    /// Whether it was looked at right before, or only recalled: then it has to be compared.
+    pub was_seen: bool,
 }
 
 impl ReliedOn {
+    /// What was just seen.
+    pub fn seen(
+        sessions: impl Iterator<Item = (SessionId, Version)>,
+        references: Vec<(String, Option<StepId>)>,
+    ) -> Self {
+        Self { sessions: sessions.collect(), references, was_seen: true }
+    }
+
     /// The version that a session has to have.
     pub fn version(&self, session: SessionId) -> Option<&Version> {
         self.sessions.get(&session)
@@ -70,7 +80,7 @@ impl Recall {
             stored: HashSet::new(),
             references: references.iter().map(|(_, value)| *value).collect(),
             sessions,
-            relied_on: Some(Arc::new(ReliedOn { sessions: versions, references })),
+            relied_on: Some(Arc::new(ReliedOn { sessions: versions, references, was_seen: false })),
         })
     }
 

@@ -117,6 +117,19 @@ fn a_session_that_somebody_else_changed_is_looked_at_again() {
 }
 
 #[test]
+fn who_looked_and_was_overtaken_looks_again() {
+    let two = Two::new();
+    let (one, other) = (two.looked(&two.one), two.looked(&two.other));
+    two.commit(&two.other, &other, "first", 1).unwrap();
+    two.refused(&one, 1);
+    // Where nobody compares, what was looked at is good enough.
+    let batch = two.one.begin_on(&two.looked(&two.one)).unwrap();
+    let value = two.step(Hash::from_bytes([7; 32])).id;
+    let set = Mutation::SetRef { name: "elsewhere".into(), expected: None, value };
+    two.one.commit(Some(batch.finish().unwrap()), &[set]).unwrap();
+}
+
+#[test]
 fn a_reference_that_somebody_else_moved_is_looked_at_again() {
     let two = Two::new();
     for steps in [1, 2] {

@@ -209,8 +209,7 @@ pub struct Answers {
     pub references: Vec<Option<StepId>>,
     /// For each session, what is known of it.
     pub sessions: Vec<Option<Session>>,
-    /// What has to hold still when something is committed that rests on these answers, in a form that the store knows. Nothing,
-    /// if it has looked.
+    /// What has to hold still when something is committed that rests on these answers, in a form that the store knows.
     pub relied_on: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -230,8 +229,8 @@ pub trait Store: ObjectSource + Send + Sync {
     /// Starts writing objects, for somebody who has known since `epoch` what is stored.
     fn begin_since(&self, epoch: u64) -> Result<Box<dyn ObjectBatch + '_>, StoreError>;
 
-    /// Starts writing objects, for somebody who rests on these answers. If they were only recalled, its commit fails with
-    /// [`StoreError::Moved`] or [`StoreError::Exists`] unless they hold.
+    /// Starts writing objects, for somebody who rests on these answers. Its commit fails with [`StoreError::Moved`] or
+    /// [`StoreError::Exists`] if they do not hold; if they were looked up, a store may do without comparing them.
     fn begin_on(&self, answers: &Answers) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
         self.begin_since(answers.epoch)
     }

@@ -15,7 +15,7 @@ use stepback_store::port::{Answers, Questions};
 
 use super::pages::{Pages, Slip};
 use super::writing::{Arriving, Begun, Known};
-use super::{Effect, RecordLock, Recorded, Report, Spot, set_session, so_far, until_committed};
+use super::{ATTEMPTS, Effect, RecordLock, Recorded, Report, Spot, set_session, so_far, until_committed};
 use crate::error::EngineError;
 use crate::workspace::{Engine, Workspace};
 
@@ -29,6 +29,17 @@ pub struct Arrivals<'a> {
     pub reports: &'a [Report<'a>],
 }
 
+/// What is known before something is recorded, and what becomes of it when others are faster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// What the store remembers is good enough, if it still holds.
+    Recalled,
+    /// The store is asked, and what it says must still hold.
+    Compared,
+    /// The store is asked, and that is that: whoever is overtaken again and again gets on nevertheless.
+    Looked,
+}
+
 impl Engine<'_> {
     /// Records events of several workspaces by one commit: all of them, or none.
     pub fn record_together(&self, all: &[Arrivals<'_>]) -> Result<Vec<Vec<Recorded>>, EngineError> {
@@ -37,20 +48,23 @@ impl Engine<'_> {
                 "only events that mean nothing for the files are recorded together".into(),
             ));
         }
-        let mut tried = false;
-        until_committed(|| self.try_record_together(all, !std::mem::replace(&mut tried, true)))
+        let mut basis =
+            [Basis::Recalled].into_iter().chain(std::iter::repeat_n(Basis::Compared, ATTEMPTS - 2));
+        until_committed(|| self.try_record_together(all, basis.next().unwrap_or(Basis::Looked)))
     }
 
-    /// `recall` is whether what the store remembers is good enough.
     fn try_record_together(
         &self,
         all: &[Arrivals<'_>],
-        recall: bool,
+        basis: Basis,
     ) -> Result<Vec<Vec<Recorded>>, EngineError> {
         let objects = Known::new(self.store);
         let sessions: Vec<Vec<SessionId>> = all.iter().map(session_ids).collect();
-        let (mut coming, looked) = self.look_ahead(all, &sessions, recall)?;
-        let batch = self.store.begin_on(&looked)?;
+        let (mut coming, looked) = self.look_ahead(all, &sessions, basis)?;
+        let batch = match basis {
+            Basis::Recalled | Basis::Compared => self.store.begin_on(&looked)?,
+            Basis::Looked => self.store.begin_since(looked.epoch)?,
+        };
         let pages = RefCell::new(Pages::default());
         let arriving = Arriving { known: &objects, batch: &*batch, pages: Some(&pages) };
         let heads = looked.references;
@@ -108,7 +122,7 @@ impl Engine<'_> {
         &self,
         all: &[Arrivals<'_>],
         sessions: &[Vec<SessionId>],
-        recall: bool,
+        basis: Basis,
     ) -> Result<(Coming, Answers), EngineError> {
         let (mut steps, mut met) = (Vec::new(), Vec::new());
         let mut coming = Coming::default();
@@ -124,7 +138,7 @@ impl Engine<'_> {
         }
         let references: Vec<String> = all.iter().map(|some| some.workspace.head_name()).collect();
         let asked = Questions { steps: &steps, references: &references, sessions: &met };
-        let recalled = if recall { self.store.recall(&asked) } else { None };
+        let recalled = if basis == Basis::Recalled { self.store.recall(&asked) } else { None };
         let mut looked = recalled.map_or_else(|| self.store.look(&asked), Ok)?;
         let known = std::mem::take(&mut looked.sessions).into_iter();
         coming.sessions =

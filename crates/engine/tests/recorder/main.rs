@@ -5,4 +5,5 @@
 mod calls;
 mod long;
 mod pages;
+mod servers;
 mod session;
