@@ -5,6 +5,7 @@
 //! once more with the rest. Whatever must not happen divides by nothing, after which the server refuses the rest.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt;
 use futures_util::future::{join, join_all, join3};
@@ -113,7 +114,16 @@ impl PostgresStore {
         values.extend(objects.values());
         values.extend(appending.values.iter().map(|value| &**value as &(dyn ToSql + Sync)));
         let client = &connection.client;
-        let appended = match client.query_one(&call, &values).await {
+        let announcement = listen::announcement(self.key);
+        let announced = self.heard.load(Ordering::Relaxed);
+        let announcing = async {
+            if announced {
+                // Sent by that, right behind the call, and its answer is for nobody.
+                let _ = client.batch_execute(&announcement).now_or_never();
+            }
+        };
+        let (appended, ()) = join(client.query_one(&call, &values), announcing).await;
+        let appended = match appended {
             Ok(appended) => appended,
             Err(error) => {
                 return Err(match error.code().map(SqlState::code) {
@@ -131,10 +141,11 @@ impl PostgresStore {
         let [transaction, heard, last @ ..] = said.as_slice() else {
             return Err(StoreError::Corrupt { what: "appending says something else".into() }.into());
         };
-        if *heard != 0 {
-            // Enqueued by that, and sent while this lets others go on; its answer is for nobody.
-            let _ = client.batch_execute(&listen::announcement(self.key)).now_or_never();
-            tokio::task::yield_now().await;
+        let is_heard = *heard != 0;
+        self.heard.store(is_heard, Ordering::Relaxed);
+        if is_heard && !announced {
+            // Somebody has come. Waited for, since nobody else may move its bytes; from the next time on it goes with the call.
+            let _ = client.batch_execute(&announcement).await;
         }
         let receipt = Receipt { steps: appending.numbers(last)?, ops: Vec::new() };
         // Rows say the lower half of it.

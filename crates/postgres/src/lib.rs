@@ -39,6 +39,7 @@ mod tls;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub struct PostgresStore {
     /// What need not be asked.
     recall: recall::Recall,
     recent: Recent,
+    /// Whether somebody listened when this last appended steps.
+    heard: AtomicBool,
     /// Announcements of commits, once somebody waits for one.
     ears: OnceLock<listen::Ears>,
     patience: Option<Duration>,
@@ -136,6 +139,7 @@ impl PostgresStore {
             sessions: Mutex::default(),
             recall: recall::Recall::default(),
             recent: Recent::default(),
+            heard: AtomicBool::new(false),
             ears: OnceLock::new(),
             patience: access.patience,
         })
