@@ -54,6 +54,10 @@ impl PostgresStore {
         work: &Work<'_>,
         ahead: bool,
     ) -> Result<Receipt, Trouble> {
+        if work.written.recalled.is_some_and(|dialed| dialed != self.pool.dialed()) {
+            return Err(StoreError::Collected.into());
+        }
+        connection.is_clean = false;
         let sessions = self.workspaces_of_sessions(connection, work.mutations).await?;
         if !ahead
             && let Some(appending) =
@@ -61,7 +65,7 @@ impl PostgresStore {
         {
             return self.append(connection, work, &appending).await;
         }
-        if work.written.relied_on.as_ref().is_some_and(|relied_on| !relied_on.was_seen) {
+        if work.written.relied_on.as_ref().is_some_and(|relied_on| relied_on.recalled.is_some()) {
             // Nobody compares it here: whoever recorded has to look.
             return Err(recalled_wrong().into());
         }
@@ -126,6 +130,9 @@ impl PostgresStore {
         let appended = match appended {
             Ok(appended) => appended,
             Err(error) => {
+                // A statement by itself leaves no transaction.
+                connection.is_clean = !error::is_lost(&error);
+                let client = &connection.client;
                 return Err(match error.code().map(SqlState::code) {
                     Some(append::NEWER) => self.unfit(client).await?,
                     Some(append::COLLECTED) => StoreError::Collected.into(),
@@ -151,7 +158,7 @@ impl PostgresStore {
         // Rows say the lower half of it.
         let version = (*transaction as u32).to_string();
         let objects = work.written.objects.iter().map(|object| object.hash);
-        self.recall.committed(work.epoch, objects, work.mutations, &version);
+        self.recall.committed(self.pool.dialed(), work.epoch, objects, work.mutations, &version);
         Ok(receipt)
     }
 

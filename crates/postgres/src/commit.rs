@@ -97,42 +97,43 @@ impl PostgresStore {
         mut written: Written,
         mutations: &[Mutation],
     ) -> Result<Receipt, StoreError> {
-        let receipt =
-            match written.ahead.take() {
-                // Its objects are on this connection alone, so there is no second attempt.
-                Some(mut lease) => {
-                    let work = Work { epoch, written: &written, mutations };
-                    let attempt = lease
-                        .connection()
-                        .map_err(Failed::from)
-                        .and_then(|connection| self.try_once(connection, &work, true));
-                    lease.discard();
-                    attempt.map_err(|failed| match failed {
-                        Failed::For(error) | Failed::Lost(error) => error,
-                    })?
-                }
-                None => {
-                    let work = Work { epoch, written: &written, mutations };
-                    let mut lost = false;
-                    self.pool.persistently(|lease| {
-                        let attempt = self.try_once(lease.connection()?, &work, false);
-                        if attempt.is_err() {
-                            // With it goes whatever the transaction left.
-                            lease.discard();
+        let receipt = match written.ahead.take() {
+            // Its objects are on this connection alone, so there is no second attempt.
+            Some(mut lease) => {
+                let work = Work { epoch, written: &written, mutations };
+                let attempt = lease
+                    .connection()
+                    .map_err(Failed::from)
+                    .and_then(|connection| self.try_once(connection, &work, true));
+                lease.discard();
+                attempt.map_err(|failed| match failed {
+                    Failed::For(error) | Failed::Lost(error) => error,
+                })?
+            }
+            None => {
+                let work = Work { epoch, written: &written, mutations };
+                let mut lost = false;
+                self.pool.persistently(|lease| {
+                    let attempt = self.try_once(lease.connection()?, &work, false);
+                    if attempt.is_err() && !lease.connection().is_ok_and(|connection| connection.is_clean) {
+                        // With it goes whatever the transaction left.
+                        lease.discard();
+                    }
+                    match attempt {
+                        // What was believed lost got there after all, and stands in its own way.
+                        Err(Failed::For(error @ (StoreError::Exists { .. } | StoreError::Moved { .. })))
+                            if lost =>
+                        {
+                            self.found(mutations).ok_or(Failed::For(error))
                         }
-                        match attempt {
-                            // What was believed lost got there after all, and stands in its own way.
-                            Err(Failed::For(
-                                error @ (StoreError::Exists { .. } | StoreError::Moved { .. }),
-                            )) if lost => self.found(mutations).ok_or(Failed::For(error)),
-                            attempt => {
-                                lost |= matches!(attempt, Err(Failed::Lost(_)));
-                                attempt
-                            }
+                        attempt => {
+                            lost |= matches!(attempt, Err(Failed::Lost(_)));
+                            attempt
                         }
-                    })?
-                }
-            };
+                    }
+                })?
+            }
+        };
         self.remember(mutations::added_sessions(mutations));
         Ok(receipt)
     }

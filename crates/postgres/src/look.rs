@@ -73,7 +73,7 @@ impl PostgresStore {
         let named: Vec<_> = questions.references.iter().cloned().zip(references.iter().copied()).collect();
         let versions = seen.iter().map(|(session, version)| (session.id, version.clone()));
         let relied_on = ReliedOn::seen(versions, named.clone());
-        self.recall.saw(epoch, seen.into_iter(), named.into_iter());
+        self.recall.saw(self.pool.dialed(), epoch, seen.into_iter(), named.into_iter());
         Ok(Answers { epoch, stored, references, sessions, relied_on: Some(Arc::new(relied_on)) })
     }
 }

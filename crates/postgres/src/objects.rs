@@ -112,6 +112,8 @@ pub(crate) struct Written {
     pub ahead: Option<Lease>,
     /// What must be as it was.
     pub relied_on: Option<Arc<ReliedOn>>,
+    /// If something of it was recalled, of when ([`crate::pool::Pool::dialed`]).
+    pub recalled: Option<u64>,
 }
 
 impl Written {
@@ -173,6 +175,8 @@ fn decode(row: &Row, below: Option<&[u8]>) -> Result<Vec<u8>, String> {
 pub(crate) struct Batch<'a> {
     store: &'a PostgresStore,
     epoch: u64,
+    /// How many connections there had been when it began.
+    dialed: u64,
     differences: AtomicU32,
     inner: Mutex<Pending>,
 }
@@ -187,9 +191,11 @@ struct Pending {
 impl PostgresStore {
     /// Starts a batch.
     pub(crate) fn new_batch(&self, epoch: u64, relied_on: Option<Arc<ReliedOn>>) -> Batch<'_> {
-        let written = Written { relied_on, ..Written::default() };
+        let recalled = relied_on.as_ref().and_then(|relied_on| relied_on.recalled);
+        let dialed = recalled.unwrap_or_else(|| self.pool.dialed());
+        let written = Written { relied_on, recalled, ..Written::default() };
         let inner = Mutex::new(Pending { written, ..Pending::default() });
-        Batch { store: self, epoch, differences: AtomicU32::new(MAX_DIFFERENCES), inner }
+        Batch { store: self, epoch, dialed, differences: AtomicU32::new(MAX_DIFFERENCES), inner }
     }
 
     /// How deep an object is stored, and against what.
@@ -279,7 +285,11 @@ async fn send_ahead(connection: &mut Connection, objects: &[Encoded]) -> Result<
 impl ObjectSink for Batch<'_> {
     fn write(&self, kind: ObjectKind, bytes: &[u8], similar: Option<Hash>) -> Result<Hash, ObjectError> {
         let hash = Hash::of(kind, bytes);
-        if self.pending().seen.contains(&hash) || self.store.recall.has(self.epoch, hash) {
+        if self.pending().seen.contains(&hash) {
+            return Ok(hash);
+        }
+        if self.store.recall.has(self.dialed, self.epoch, hash) {
+            self.pending().written.recalled = Some(self.dialed);
             return Ok(hash);
         }
         if bytes.len() > LARGEST {

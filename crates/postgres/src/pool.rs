@@ -4,6 +4,7 @@
 //! server takes for most of them. Where several threads wait, one of them moves the bytes of all.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ pub(crate) struct Connection {
     pub client: Client,
     /// The process that serves it.
     pub backend: i32,
+    /// Whether a commit that failed here left nothing behind.
+    pub is_clean: bool,
     statements: HashMap<String, Statement>,
     /// What moves its bytes, whenever somebody waits.
     moving: JoinHandle<()>,
@@ -100,6 +103,7 @@ pub(crate) struct Pool {
     patience: Duration,
     state: Mutex<Idle>,
     returned: Condvar,
+    dialed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -132,7 +136,13 @@ impl Pool {
             patience,
             state: Mutex::default(),
             returned: Condvar::new(),
+            dialed: AtomicU64::new(0),
         })
+    }
+
+    /// How many connections there were so far. If it is another one, the server may be another one too, or have lost something.
+    pub fn dialed(&self) -> u64 {
+        self.dialed.load(Ordering::Relaxed)
     }
 
     /// Waits for an answer.
@@ -270,7 +280,8 @@ impl Pool {
             )),
             _ => {
                 let backend = said.map_or(0, |(_, backend)| backend);
-                Ok(Connection { client, backend, statements: HashMap::new(), moving })
+                self.dialed.fetch_add(1, Ordering::Relaxed);
+                Ok(Connection { client, backend, is_clean: true, statements: HashMap::new(), moving })
             }
         }
     }

@@ -3,7 +3,8 @@
 //! An agent that reports as it goes belongs to one session, and nobody else changes that. So what was last committed here is
 //! most likely what is there. Whether it is, the server finds out when something is committed that relies on it: the row of a
 //! session has to be the one that was seen or written, known by the transaction that wrote it, and references have to point
-//! where they did. If not, nothing happens, all is forgotten, and whoever recorded looks.
+//! where they did. If not, nothing happens, all is forgotten, and whoever recorded looks. Nothing is recalled across
+//! connections: a server that took over, or was brought back from a copy, may not have all that was stored.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,8 +25,10 @@ pub(crate) type Version = String;
 pub(crate) struct ReliedOn {
     sessions: HashMap<SessionId, Version>,
     pub references: Vec<(String, Option<StepId>)>,
-    /// Whether it was looked at right before, or only recalled: then it has to be compared.
-    pub was_seen: bool,
+    /// Of when it is recalled, as [`Pool::dialed`] says; then it has to be compared. None, if it was looked at right before.
+    ///
+    /// [`Pool::dialed`]: crate::pool::Pool::dialed
+    pub recalled: Option<u64>,
 }
 
 impl ReliedOn {
@@ -34,7 +37,7 @@ impl ReliedOn {
         sessions: impl Iterator<Item = (SessionId, Version)>,
         references: Vec<(String, Option<StepId>)>,
     ) -> Self {
-        Self { sessions: sessions.collect(), references, was_seen: true }
+        Self { sessions: sessions.collect(), references, recalled: None }
     }
 
     /// The version that a session has to have.
@@ -49,6 +52,8 @@ pub(crate) struct Recall(Mutex<Memory>);
 
 #[derive(Default)]
 struct Memory {
+    /// How many connections there had been.
+    dialed: u64,
     /// The epoch that all of it is of.
     epoch: Option<u64>,
     sessions: HashMap<SessionId, (Session, Version)>,
@@ -63,8 +68,11 @@ impl Recall {
     }
 
     /// The answers, if all of it is known. Nothing is known of steps: that they are new is what is believed.
-    pub fn answers(&self, questions: &Questions<'_>) -> Option<Answers> {
+    pub fn answers(&self, dialed: u64, questions: &Questions<'_>) -> Option<Answers> {
         let memory = self.memory();
+        if memory.dialed != dialed {
+            return None;
+        }
         let (mut sessions, mut versions) = (Vec::with_capacity(questions.sessions.len()), HashMap::new());
         for id in questions.sessions {
             let (session, version) = memory.sessions.get(id)?;
@@ -80,20 +88,22 @@ impl Recall {
             stored: HashSet::new(),
             references: references.iter().map(|(_, value)| *value).collect(),
             sessions,
-            relied_on: Some(Arc::new(ReliedOn { sessions: versions, references, was_seen: false })),
+            relied_on: Some(Arc::new(ReliedOn { sessions: versions, references, recalled: Some(dialed) })),
         })
     }
 
     /// Takes in what was seen.
     pub fn saw(
         &self,
+        dialed: u64,
         epoch: u64,
         sessions: impl Iterator<Item = (Session, Version)>,
         references: impl Iterator<Item = (String, Option<StepId>)>,
     ) {
         let mut memory = self.memory();
-        if memory.epoch != Some(epoch) || memory.sessions.len() + memory.references.len() > MOST {
-            *memory = Memory { epoch: Some(epoch), ..Memory::default() };
+        let is_of_then = memory.dialed == dialed && memory.epoch == Some(epoch);
+        if !is_of_then || memory.sessions.len() + memory.references.len() > MOST {
+            *memory = Memory { dialed, epoch: Some(epoch), ..Memory::default() };
         }
         memory.sessions.extend(sessions.map(|(session, version)| (session.id, (session, version))));
         memory.references.extend(references);
@@ -102,13 +112,14 @@ impl Recall {
     /// Takes in what was committed by steps being appended, in a transaction of this number.
     pub fn committed(
         &self,
+        dialed: u64,
         epoch: Option<u64>,
         objects: impl Iterator<Item = Hash>,
         mutations: &[Mutation],
         version: &Version,
     ) {
         let mut memory = self.memory();
-        if epoch.is_none() || memory.epoch != epoch {
+        if epoch.is_none() || memory.epoch != epoch || memory.dialed != dialed {
             return;
         }
         if memory.objects.len() > MOST_OBJECTS {
@@ -132,9 +143,9 @@ impl Recall {
     }
 
     /// Whether an object is stored, for somebody who relies on this epoch.
-    pub fn has(&self, epoch: u64, hash: Hash) -> bool {
+    pub fn has(&self, dialed: u64, epoch: u64, hash: Hash) -> bool {
         let memory = self.memory();
-        memory.epoch == Some(epoch) && memory.objects.contains(&hash)
+        memory.dialed == dialed && memory.epoch == Some(epoch) && memory.objects.contains(&hash)
     }
 
     /// Forgets everything: something else was committed, or something failed.

@@ -77,7 +77,7 @@ impl Store for PostgresStore {
     }
 
     fn recall(&self, questions: &Questions<'_>) -> Option<Answers> {
-        self.recall.answers(questions)
+        self.recall.answers(self.pool.dialed(), questions)
     }
 
     fn step_numbered(

@@ -76,8 +76,19 @@ impl Two {
     /// What was recalled was wrong: nothing happened, nothing is recalled, and who looks gets on.
     fn refused(&self, recalled: &Answers, steps: usize) {
         let before = (self.steps(), self.other.session(self.session.id).unwrap());
+        let connections = || {
+            let sql = "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity
+                WHERE datname = 'test0' AND pid <> pg_backend_pid()";
+            self.server.sql("test0", sql)
+        };
+        let connected = connections();
         let refused = self.commit(&self.one, recalled, "overtaken", steps);
         assert!(matches!(refused, Err(StoreError::Moved { .. })), "{refused:?}");
+        assert_eq!(
+            connections(),
+            connected,
+            "a call that is refused leaves nothing that has to be cleared away"
+        );
         assert_eq!((self.steps(), self.other.session(self.session.id).unwrap()), before);
         assert!(self.recalled(&self.one).is_none(), "it believes it still");
         let looked = self.looked(&self.one);
@@ -173,6 +184,21 @@ fn what_else_is_committed_is_not_recalled() {
     assert!(two.recalled(&two.one).is_some());
     two.one.commit(None, &[set]).unwrap();
     assert!(two.recalled(&two.one).is_none());
+}
+
+#[test]
+fn nothing_is_recalled_across_connections() {
+    let mut two = Two::new();
+    let recalled = two.recalled(&two.one).unwrap();
+    two.server.crash_and_restart();
+    // What is there now may be less than what was stored: a server that took over, or one that was brought back from a copy.
+    let refused = two.commit(&two.one, &recalled, "to another", 1);
+    assert!(matches!(refused, Err(StoreError::Collected)), "{refused:?}");
+    assert!(two.recalled(&two.one).is_none());
+    let looked = two.looked(&two.one);
+    two.commit(&two.one, &looked, "after a look", 1).unwrap();
+    assert!(two.recalled(&two.one).is_some());
+    assert_eq!(two.steps(), 2);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! The file is a row of sections, and a look adds one with what it found. Each names what it adds to by its checksum: the
 //! first the cache, every other the section before. Where that does not fit, or something is torn, the row ends: what comes
-//! before is a cache by itself, of an earlier moment. When most of the file is out of date, it is written anew, in one section.
+//! before is a cache by itself, of an earlier moment. When enough of the file is out of date, it is written anew, in one section.
 
 use std::collections::BTreeMap;
 use std::fs;
