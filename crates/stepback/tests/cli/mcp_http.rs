@@ -27,14 +27,15 @@ fn send(
 ) -> (u16, String, String) {
     let mut stream = TcpStream::connect(server.host()).unwrap();
     let more: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    write!(
+    // Who is refused while the body is still on its way cannot send the rest, but is told why.
+    let sent = write!(
         stream,
         "{method} {path} HTTP/1.1\r\ncontent-length: {}\r\nconnection: close\r\n{more}\r\n{body}",
         body.len()
-    )
-    .unwrap();
+    );
     let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let read = stream.read_to_string(&mut text);
+    assert!(!text.is_empty(), "{sent:?}, {read:?}");
     let status = text.split(' ').nth(1).unwrap().parse().unwrap();
     let head = text.split("\r\n\r\n").next().unwrap().to_lowercase();
     (status, head, body_of(&text).to_owned())
