@@ -330,7 +330,10 @@ test('branches are made, compared, switched to and forgotten', async ({ world, p
   world.run('branch', 'create', 'plan-a');
   await page.goto(await world.serve());
   await page.getByRole('link', { name: 'make some files' }).click();
+  const where = page.locator('.where b');
+  await expect(where).not.toHaveText('1');
   await page.keyboard.press('Home');
+  await expect(where).toHaveText('1');
   await page.getByRole('button', { name: 'Branch' }).click();
   const dialog = page.getByRole('dialog', { name: 'Create a branch' });
   await dialog.getByLabel('Name').fill('from-the-start');
