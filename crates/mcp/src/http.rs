@@ -331,22 +331,14 @@ mod tests {
     use serde_json::{Map, json};
 
     use super::*;
-    use crate::service::nothing_but_tools;
+    use crate::service::nothing;
 
     /// Something that is another one whenever somebody looks.
     #[derive(Default)]
     struct Restless(AtomicU64);
 
     impl Service for Restless {
-        nothing_but_tools!();
-
-        fn is_slow(&self, _: &str) -> bool {
-            false
-        }
-
-        fn call(&self, _: &Asked<'_>, _: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
-            Ok(Value::Null)
-        }
+        nothing!();
 
         fn mark(&self, _: &Asked<'_>, _: &str) -> Result<Option<String>, Refusal> {
             Ok(Some(self.0.load(Ordering::SeqCst).to_string()))

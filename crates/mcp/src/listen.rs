@@ -249,7 +249,7 @@ mod tests {
     use serde_json::Map;
 
     use super::*;
-    use crate::service::nothing_but_tools;
+    use crate::service::nothing;
 
     /// A resource that changes, in a store that sometimes does not answer.
     #[derive(Default)]
@@ -261,15 +261,7 @@ mod tests {
     }
 
     impl Service for Changing {
-        nothing_but_tools!();
-
-        fn is_slow(&self, _: &str) -> bool {
-            false
-        }
-
-        fn call(&self, _: &Asked<'_>, _: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
-            Ok(Value::Null)
-        }
+        nothing!();
 
         fn mark(&self, _: &Asked<'_>, _: &str) -> Result<Option<String>, Refusal> {
             self.looks.fetch_add(1, Ordering::SeqCst);

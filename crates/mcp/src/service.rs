@@ -161,5 +161,21 @@ macro_rules! nothing_but_tools {
     };
 }
 
+/// For tests: everything that a service offers, of which there is nothing.
 #[cfg(test)]
-pub(crate) use nothing_but_tools;
+macro_rules! nothing {
+    () => {
+        $crate::service::nothing_but_tools!();
+
+        fn is_slow(&self, _: &str) -> bool {
+            false
+        }
+
+        fn call(&self, _: &Asked<'_>, _: &str, _: Map<String, Value>) -> Result<Value, Refusal> {
+            Ok(Value::Null)
+        }
+    };
+}
+
+#[cfg(test)]
+pub(crate) use {nothing, nothing_but_tools};

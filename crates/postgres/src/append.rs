@@ -1,8 +1,8 @@
 //! A commit that only appends steps, as most do: one call of a function in the database.
 //!
-//! There are two of them, for a single step ([`one`]) and for any number. A way to the server and back, and every statement by itself, takes as long as writing a step does. The function has all of
-//! a commit but its end in one statement, which takes effect as a whole or not at all: outside of an open transaction, a
-//! statement is one. Its plans are made once for each connection.
+//! There are two functions, for a single step ([`one`]) and for any number. A way to the server and back, and every statement by
+//! itself, takes as long as writing a step does. A function has all of a commit but its end in one statement, which takes effect
+//! as a whole or not at all: outside of an open transaction, a statement is one. Its plans are made once for each connection.
 
 use std::collections::HashMap;
 
