@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'react';
 import { change, Problem } from './api/client';
 import type { Applied, Forked, Plan } from './api/types';
-import { bytes, plural } from './format';
+import { ago, bytes, plural } from './format';
 import { Button, Dialog, Loading, say, Trouble } from './ui';
 
 interface Props {
@@ -136,7 +136,7 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
         <>
           <p>
             {plan.items.length === 0 ? (
-              'Nothing would change: the files are as they were then.'
+              `Nothing would change: ${plan.unchanged_because ?? 'the files are as they were then'}.`
             ) : (
               <>
                 <b>{plural(plan.items.length, 'path')}</b> will change
@@ -151,6 +151,11 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
               {warning}
             </p>
           ))}
+          {!everything && plan.everything_changes.length > 0 && (
+            <p className="dim">
+              “The whole workspace” would {plan.items.length === 0 ? '' : 'also '}change {plural(plan.everything_changes.length, 'path')}: {named(plan.everything_changes)}.
+            </p>
+          )}
           <ul className="plan" aria-label="What will happen" tabIndex={0}>
             {plan.items.slice(0, 2000).map((item) => (
               <li key={item.path} className={item.action.replaceAll(' ', '-')}>
@@ -172,6 +177,18 @@ export function RewindDialog({ workspace, point, session, branch, name, onClose,
                 <span className="action">{item.conflict ? 'conflict' : 'stays'}</span>
                 <code>{item.path}</code>
                 <span className="dim">{item.reason}</span>
+              </li>
+            ))}
+            {plan.kept.slice(0, 500).map((item) => (
+              <li key={`kept ${item.path} ${item.by}`} className="skipped">
+                <span className="sign" aria-hidden="true">
+                  ○
+                </span>
+                <span className="action">kept</span>
+                <code>{item.path}</code>
+                <span className="dim">
+                  {item.by}, {ago(item.at)}
+                </span>
               </li>
             ))}
           </ul>
@@ -232,6 +249,9 @@ const WHATS: { id: What; name: string; means: string }[] = [
   { id: 'conversation', name: 'Conversation', means: 'no file is touched' },
   { id: 'both', name: 'Both', means: 'files first' },
 ];
+
+/** The first paths of a list, and how many more there are. */
+const named = (paths: string[]): string => paths.slice(0, 5).join(', ') + (paths.length > 5 ? ` and ${paths.length - 5} more` : '');
 
 /** How the conversation goes on, or would. */
 function Onward({ fork }: { fork: Forked }) {

@@ -1,11 +1,11 @@
 // Which workspace a page is about: the one in the address, else the one where something happened last.
-import { all, useAsk } from './api/client';
-import type { Session, Workspace } from './api/types';
+import { all, get, useAsk } from './api/client';
+import type { Page, Session, Workspace } from './api/types';
 import { leaf } from './format';
 import { set, useRoute } from './route';
 
 export function useWorkspaces() {
-  return useAsk('workspaces', (signal) => all<Workspace>('/workspaces', {}, 5000, signal));
+  return useAsk('workspaces', async (signal) => (await get<Page<Workspace>>('/workspaces', {}, signal)).items);
 }
 
 /** The chosen workspace and all there are. */

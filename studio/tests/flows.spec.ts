@@ -305,7 +305,7 @@ test('what if: one thing is changed, it runs again, and both are compared', asyn
   await expect(to).toHaveValue(/two/);
   await to.fill('everything is fine');
   await page.getByRole('button', { name: 'Run it' }).click();
-  await expect(page.locator('div.running')).toContainText('completed', { timeout: 60_000 });
+  await expect(page.locator('div.running')).toContainText('diverged', { timeout: 60_000 });
   await page.getByRole('link', { name: 'Compare with the original' }).click();
   await expect(page.getByRole('heading', { name: 'Step by step' })).toBeVisible();
   await expect(page.getByText(/steps the same/)).toBeVisible();

@@ -32,7 +32,7 @@ export class World {
   }
 
   get environment(): NodeJS.ProcessEnv {
-    return { PATH: process.env.PATH ?? '', HOME: join(this.dir, 'home'), STEPBACK_HOME: this.store, TMPDIR: this.dir, LANG: 'C.UTF-8' };
+    return { PATH: process.env.PATH ?? '', HOME: join(this.dir, 'home'), STEPBACK_HOME: this.store, STEPBACK_WATCHER: 'ask', TMPDIR: this.dir, LANG: 'C.UTF-8' };
   }
 
   write(path: string, text: string | Buffer) {

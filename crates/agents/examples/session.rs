@@ -108,6 +108,7 @@ impl Desk {
             notes: true,
             carried: false,
             policy: None,
+            started: &|| None,
         };
         match hook.handle(payload.to_string().as_bytes()).trouble {
             Some(trouble) => Err(trouble.into()),

@@ -77,13 +77,18 @@ impl Answer {
         }
     }
 
-    /// Why a call that is about to run will not, if that is what this answer means to the agent.
+    /// Whether an agent can run a call with another input than the model gave it.
     ///
     /// Codex takes another input only together with an "allow", which we never say; the model is asked to call again instead.
+    pub fn can_change_input(agent: Agent) -> bool {
+        agent != Agent::Codex
+    }
+
+    /// Why a call that is about to run will not, if that is what this answer means to the agent.
     pub fn refusal(&self, agent: Agent) -> Option<Cow<'_, str>> {
-        match (&self.deny, &self.input, agent) {
-            (Some(reason), ..) => Some(reason.into()),
-            (None, Some(input), Agent::Codex) => Some(Cow::Owned(format!(
+        match (&self.deny, &self.input) {
+            (Some(reason), _) => Some(reason.into()),
+            (None, Some(input)) if !Self::can_change_input(agent) => Some(Cow::Owned(format!(
                 "The user changed the input of this call. Call the tool again with exactly this input: {input}"
             ))),
             _ => None,

@@ -130,20 +130,24 @@ impl Carrier {
         let asked = request.wire.map(|wire| meaning::asked(wire, request)).unwrap_or_default();
         let said = request.wire.map(|wire| meaning::answered(wire, response)).unwrap_or_default();
         let model = said.model.clone().or(asked.model);
-        let cost = model.as_ref().zip(said.usage).and_then(|(model, usage)| self.prices.cost(model, &usage));
+        let priced = model.as_ref().zip(said.usage).filter(|_| !response.is_replayed());
+        let cost = priced.and_then(|(model, usage)| self.prices.cost(model, &usage));
         let trouble = trouble(response, &said);
         let summary = match &trouble {
             Some(trouble) => trouble.message.clone(),
             None => in_short(&said),
         };
         let model = model.as_deref().map(redacted);
-        let metadata = json!({
+        let mut metadata = json!({
             "model": model,
             "usage": said.usage,
             "cost_usd": cost.map(|micros| micros as f64 / 1e6),
             "stop": said.stop.as_deref().map(redacted),
             "first_byte_us": response.first_byte,
         });
+        if response.is_replayed() {
+            metadata["replayed"] = json!(true);
+        }
         let output = json!(without_secrets(exchange));
         let event = Event {
             output: Some(output),
@@ -297,4 +301,52 @@ pub fn exchange(id: &str, asked: &Value, answered: &Value) -> Option<Exchange> {
     let request = serde_json::from_value(asked.clone()).ok()?;
     let response = serde_json::from_value(answered.clone()).ok()?;
     Some(Exchange { id: id.to_owned(), request, response })
+}
+
+#[cfg(test)]
+mod tests {
+    use stepback_exchange::{Chunks, Wire};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_from_a_recording_costs_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let carrier = Carrier {
+            dir: dir.path().to_path_buf(),
+            agent: Some("claude".into()),
+            session: Some("s".into()),
+            started: None,
+            since: Timestamp::from_micros(0),
+            prices: Prices::built_in(),
+        };
+        let usage = json!({ "input_tokens": 1_000_000, "output_tokens": 1_000_000 });
+        let body = json!({ "type": "message", "model": "claude-sonnet-4-5", "content": [], "usage": usage });
+        let cost = |id: &str, headers: Vec<(String, String)>| {
+            let request = Request {
+                wire: Some(Wire::Messages),
+                method: "POST".into(),
+                path: "/v1/messages".into(),
+                headers: Vec::new(),
+                body: json!({}),
+                bytes: 2,
+            };
+            let response = Response {
+                status: 200,
+                headers,
+                body: body.to_string(),
+                chunks: Chunks::default(),
+                ended: Ended::Complete,
+                first_byte: None,
+                took: 1,
+                left_out: 0,
+            };
+            let exchange = Exchange { id: id.into(), request, response };
+            carrier.ended(&exchange, Timestamp::from_micros(1), &Caller::default()).unwrap();
+            let carried = read(dir.path(), &format!("{id}-answered.json")).unwrap();
+            (carried.cost, carried.event.metadata.unwrap()["replayed"].clone())
+        };
+        assert!(cost("live", Vec::new()).0 > 0);
+        assert_eq!(cost("again", vec![(Response::REPLAYED.into(), "1".into())]), (0, json!(true)));
+    }
 }

@@ -11,6 +11,7 @@ mod claude;
 mod codex;
 mod gemini;
 mod opencode;
+mod program;
 mod recorded;
 mod rewrite;
 mod run;
@@ -138,6 +139,14 @@ pub enum ForkError {
     /// The agent's things cannot be read.
     #[error(transparent)]
     Transcript(#[from] TranscriptError),
+    /// The executable is gone, and the agent was to be started.
+    #[error("the session was recorded with {}, which is not there any more", .program.display())]
+    NoProgram {
+        /// The agent.
+        agent: Agent,
+        /// The executable.
+        program: PathBuf,
+    },
     /// A file is in the way, or cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
     Write {

@@ -18,7 +18,7 @@ use stepback_engine::control::{Control, Side};
 use stepback_engine::recorder::{Effect, Recorded};
 use stepback_engine::{Engine, EngineError, Workspace, roots};
 use stepback_model::env::Env;
-use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_model::record::{Session, Started, StepKind, Trigger};
 
 use crate::agent::Agent;
 use crate::answer::Answer;
@@ -70,6 +70,8 @@ pub struct Hook<'a> {
     pub carried: bool,
     /// What calls may do, if this is a rerun.
     pub policy: Option<&'a Policy>,
+    /// Finds out how the agent was started, as far as its processes tell.
+    pub started: &'a dyn Fn() -> Option<Started>,
 }
 
 /// What the hook process prints and how it ends.
@@ -105,7 +107,8 @@ impl Hook<'_> {
                 return self.failed(None, payload::gate(name), name, &error.to_string(), Some(&value));
             }
         };
-        if self.carried && matches!(seen.event.kind, StepKind::ModelStart | StepKind::ModelEnd) {
+        let is_carried = matches!(seen.event.kind, StepKind::ModelStart | StepKind::ModelEnd) && self.carried;
+        if seen.is_nothing || is_carried {
             return Outcome::default();
         }
         let directory = seen.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
@@ -122,6 +125,11 @@ impl Hook<'_> {
                     self.failed(Some(dir), seen.gate, &seen.name, &what, None)
                 }
             };
+        }
+        // A proxy knows more of it. Otherwise these events are enough to learn it.
+        let mut seen = seen;
+        if !self.carried && (seen.effect == Effect::Before || seen.gate == Gate::Done) {
+            seen.learned.started = (self.started)();
         }
         let dir = known.as_ref().map(|(_, dir)| dir.as_path());
         let root = match known.as_ref().map(|(root, _)| root.clone()).or_else(|| (self.new_root)(&directory))
@@ -154,7 +162,9 @@ impl Hook<'_> {
     fn can_wait(&self, seen: &Seen, dir: &Path) -> bool {
         seen.effect == Effect::None
             && seen.gate != Gate::Done
+            && !seen.learned.ended
             && !Control::of(dir).is_armed()
+            && !self.policy.is_some_and(|policy| policy.knows(&seen.event, seen.gate, dir))
             && !self.is_overdue(dir)
     }
 
@@ -208,10 +218,17 @@ impl Hook<'_> {
             let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
         }
         drop(lock);
+        let repeated = self.repeated(workspace, &seen)?;
+        if seen.gate == Gate::Before && repeated.refusal(self.agent).is_some() {
+            return Ok(repeated);
+        }
         if let Some(answer) = self.forbidden(workspace, &seen)? {
             return Ok(answer);
         }
-        let mut answer = self.controlled(workspace, &seen, &recorded)?;
+        let mut answer = match repeated == Answer::default() {
+            true => self.controlled(workspace, &seen, &recorded)?,
+            false => repeated,
+        };
         if self.notes && seen.gate == Gate::Done {
             answer.note = record::note_for_turn(workspace, &recorded)?;
         }
@@ -229,13 +246,23 @@ impl Hook<'_> {
             return Ok(Some(Trigger::Automatic));
         }
         let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
-        let session = if seen.gate == Gate::Done { workspace.store().session(id)? } else { None };
-        let Some(session) = session else { return Ok(None) };
-        if session.info.open.iter().any(|open| open.changes) {
-            // The agent is done, and a call of its has never ended: whatever that did is there now.
-            return Ok(Some(Trigger::Automatic));
+        if seen.gate != Gate::Done && !seen.learned.ended {
+            return Ok(None);
         }
-        Ok(None)
+        // The agent is done, and one of its calls has never ended: what that did is there now, and nothing later is its doing.
+        let session = workspace.store().session(id)?;
+        let is_open = session.is_some_and(|session| session.info.open.iter().any(|open| open.changes));
+        Ok(is_open.then_some(Trigger::Automatic))
+    }
+
+    /// In a rerun, what a person decided and said here when the session was recorded.
+    fn repeated(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Answer, EngineError> {
+        let Some(policy) = self.policy else { return Ok(Answer::default()) };
+        let answer = policy.repeat(workspace, &seen.event, seen.gate, self.env.now())?;
+        if let (Some(reason), Gate::Before) = (answer.refusal(self.agent), seen.gate) {
+            record::refused(workspace, &seen.event, &reason, self.env.now())?;
+        }
+        Ok(answer)
     }
 
     /// Refuses a call that the policy of a rerun forbids.
@@ -303,6 +330,11 @@ impl Hook<'_> {
             if !said.is_empty() {
                 answer.context = Some(said.join("\n\n"));
                 control.disarm_if_empty();
+                for text in &said {
+                    if let Err(error) = record::told(workspace, &seen.event, text, self.env.now()) {
+                        self.leave_gap(&dir, &seen.name, &error.to_string(), None);
+                    }
+                }
             }
         }
         Ok(answer)

@@ -74,7 +74,7 @@ impl<'a> Import<'a> {
                 let event = self.answer(message, key.clone());
                 self.out.push(event);
             }
-            Role::Tool | Role::System => {}
+            Role::Tool | Role::System | Role::Unknown => {}
         }
         for part in &message.parts {
             let event = self.part(part, message, &key);

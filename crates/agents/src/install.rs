@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 pub use self::parse::Position;
 pub use self::plan::{Plan, plan};
 pub use self::route::{IN_THE_WAY, Route, in_the_way, routes, through};
-pub use self::run::{Run, RunPlan, agent_of, run_command};
+pub use self::run::{Run, RunPlan, agent_of, launcher, run_command};
 pub use self::server::plan_server;
 pub use self::write::{Done, carry_out, take_back};
 use crate::Agent;

@@ -7,7 +7,9 @@ pub mod again;
 pub mod agent;
 pub mod answer;
 pub mod carried;
+pub mod decisions;
 pub mod fork;
+mod gemini;
 pub mod home;
 pub mod hook;
 pub mod import;
@@ -19,5 +21,6 @@ pub mod record;
 pub mod stopping;
 pub mod tools;
 pub mod transcript;
+mod workspace_paths;
 
 pub use agent::Agent;

@@ -13,7 +13,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{StepKind, Trigger};
 
 use crate::agent::Agent;
-use crate::tools;
+use crate::{gemini, tools};
 
 /// Longest text kept of an output or input, in bytes; the conversation has the rest.
 const KEPT: usize = 64 << 10;
@@ -54,6 +54,8 @@ pub struct Seen {
     pub paths: Vec<String>,
     /// What it tells about the session.
     pub learned: Learned,
+    /// Nothing happened that is worth a step.
+    pub is_nothing: bool,
 }
 
 /// Why a payload cannot be used.
@@ -88,14 +90,10 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
     let input = fields.get("tool_input").cloned();
     let call = text("tool_use_id").map(str::to_string).or_else(|| {
         // Without ids, a call is told by its tool and input.
-        let tool = tool.as_ref()?;
-        let described = format!("{tool} {}", input.as_ref().unwrap_or(&Value::Null));
-        Some(format!("{tool}-{}", &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..12]))
+        Some(Event::derived_call(tool.as_ref()?, input.as_ref().unwrap_or(&Value::Null)))
     });
-    let worker = text("agent_id").map(|id| match text("agent_type") {
-        Some(kind) => visible(&format!("{kind} {id}")),
-        None => visible(id),
-    });
+    // The id alone: it is all that model calls and transcripts tell, and a sub-agent has one name. Its kind is in `raw`.
+    let worker = text("agent_id").map(visible);
     let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
     let told = Told {
         agent,
@@ -114,6 +112,11 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         never_ran: matches!(name.as_str(), "PermissionDenied"),
         answered: gate == Gate::Done,
         quiet: gate == Gate::Done || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
+        // opencode reports a reply of the model when the calls it asked for are over.
+        turn_over: matches!(name.as_str(), "SubagentStop" | "message.updated"),
+        can_change: matches!(effect, Effect::Before | Effect::After),
+        only_named: tool.as_deref().is_some_and(|tool| tools::changes_only_named(agent, tool)),
+        one_by_one: tool.as_deref().is_some_and(|tool| tools::runs_alone(agent, tool)),
         ..Learned::default()
     };
     if let Some(info) = fields.get("properties").and_then(|properties| properties.get("info")) {
@@ -158,6 +161,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         cwd: text("cwd").map(PathBuf::from),
         transcript: text("transcript_path").map(PathBuf::from),
         learned,
+        is_nothing: gemini::is_only_a_check(agent, &name, text("trigger")),
     })
 }
 
@@ -206,8 +210,9 @@ impl Told<'_> {
                 step(StepKind::UserInput, Gate::Prompt, Effect::None, prompt)
             }
             "Stop" | "AfterAgent" | "session.idle" => {
-                let last = self.text("last_assistant_message").or_else(|| self.text("prompt_response"));
-                let summary = last.map_or_else(|| "done".into(), |text| format!("done: {text}"));
+                let last =
+                    self.text("last_assistant_message").or_else(|| last_line(self.text("prompt_response")?));
+                let summary = last.map_or_else(|| "done".into(), done);
                 step(StepKind::AgentStep, Gate::Done, Effect::None, summary)
             }
             "SessionStart" | "session.created" => {
@@ -229,8 +234,8 @@ impl Told<'_> {
                 plain(StepKind::StateChange, "the conversation was compacted".into())
             }
             "StopFailure" | "session.error" => {
-                let what = self.text("error").or_else(|| self.text("message")).unwrap_or("the turn failed");
-                plain(StepKind::Error, what.into())
+                let what = self.error().map(|error| error.message);
+                plain(StepKind::Error, what.unwrap_or_else(|| "the turn failed".into()))
             }
             "TaskCreated" => plain(StepKind::TaskCreated, said("task_subject")),
             "TaskCompleted" => plain(StepKind::TaskCompleted, said("task_subject")),
@@ -285,20 +290,20 @@ impl Told<'_> {
     fn error(&self) -> Option<Trouble> {
         let failed = matches!(self.name, "PostToolUseFailure" | "StopFailure" | "session.error");
         let response = self.fields.get("tool_response");
-        let reported =
-            self.fields.get("error").or_else(|| response?.get("error")).filter(|value| !value.is_null());
-        if !failed && reported.is_none() {
-            return None;
-        }
-        let mut message = match reported {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => {
-                value.get("message").and_then(Value::as_str).map_or_else(|| value.to_string(), str::to_string)
+        let reported = self.fields.get("error").and_then(Trouble::reported);
+        let reported = reported.or_else(|| Trouble::reported(response?.get("error")?));
+        let reported = reported.or_else(|| Trouble::reported(self.fields.get("properties")?.get("error")?));
+        let mut error = match reported {
+            Some(error) => error,
+            None if failed => {
+                let usual = if self.tool.is_some() { "it failed" } else { "the turn failed" };
+                let message = self.text("message").unwrap_or(usual).to_string();
+                Trouble { message, ..Trouble::default() }
             }
-            None => self.text("message").unwrap_or("it failed").to_string(),
+            None => return None,
         };
-        clip::text(&mut message, KEPT);
-        Some(Trouble { message, ..Trouble::default() })
+        clip::text(&mut error.message, KEPT);
+        Some(error)
     }
 
     /// What no other field of the event has.
@@ -317,12 +322,24 @@ impl Told<'_> {
             "compact_summary",
             "prompt_response",
         ];
+        // The session knows where the agent is now, and a call where it was then.
+        let is_elsewhere = |name: &str| ELSEWHERE.contains(&name) && !(name == "cwd" && self.tool.is_some());
         let rest: Map<String, Value> = (self.fields.iter())
-            .filter(|(name, _)| !ELSEWHERE.contains(&name.as_str()))
+            .filter(|(name, _)| !is_elsewhere(name))
             .map(|(name, value)| (name.clone(), clipped(value.clone())))
             .collect();
         (!rest.is_empty()).then_some(Value::Object(rest))
     }
+}
+
+/// How the end of a prompt is called, by the last words of the model.
+pub fn done(last_words: &str) -> String {
+    one_line(&format!("done: {last_words}"))
+}
+
+/// The last line that says something.
+fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
 /// What a person said, where it comes in parts.
@@ -369,4 +386,62 @@ pub fn visible(text: &str) -> String {
 pub fn clipped(mut value: Value) -> Value {
     clip::value(&mut value, KEPT);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(agent: Agent, payload: Value) -> Seen {
+        let mut whole = json!({ "session_id": "s", "cwd": "/w" });
+        whole.as_object_mut().unwrap().extend(payload.as_object().unwrap().clone());
+        read(agent, &whole).unwrap()
+    }
+
+    #[test]
+    fn an_empty_error_is_no_failure() {
+        let after = |agent, event: &str, response: Value| {
+            let payload = json!({ "hook_event_name": event, "tool_name": "NotebookEdit", "tool_use_id": "1",
+                "tool_input": {}, "tool_response": response });
+            seen(agent, payload).event.error
+        };
+        for nothing in [json!(""), json!(null), json!(false), json!({})] {
+            let response = json!({ "cell_id": "c", "error": nothing });
+            assert_eq!(after(Agent::Claude, "PostToolUse", response.clone()), None);
+            assert_eq!(after(Agent::Gemini, "AfterTool", response.clone()), None);
+            assert_eq!(after(Agent::Opencode, "tool.execute.after", response), None);
+        }
+        let failed = after(Agent::Claude, "PostToolUse", json!({ "error": "no such cell" }));
+        assert_eq!(failed.unwrap().message, "no such cell");
+        // What is reported as a failure is one, whatever it says.
+        let failure = json!({ "hook_event_name": "PostToolUseFailure", "tool_name": "Bash", "error": "" });
+        assert_eq!(seen(Agent::Claude, failure).event.error.unwrap().message, "it failed");
+    }
+
+    #[test]
+    fn a_sub_agent_is_called_by_its_id_as_its_model_calls_and_its_transcript_call_it() {
+        let sub = json!({ "hook_event_name": "PreToolUse", "tool_name": "Bash", "agent_id": "a0d6", "agent_type": "Explore" });
+        let event = seen(Agent::Claude, sub).event;
+        let headers = [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", "a0d6")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(event.worker, crate::carried::caller(&headers).worker);
+        assert_eq!(event.raw.unwrap()["agent_type"], "Explore", "its kind is not lost");
+    }
+
+    #[test]
+    fn gemini_looking_whether_to_compact_is_no_compaction() {
+        let about = |trigger: &str| {
+            seen(Agent::Gemini, json!({ "hook_event_name": "PreCompress", "trigger": trigger }))
+        };
+        assert!(about("auto").is_nothing);
+        assert!(!about("manual").is_nothing);
+        let claude = json!({ "hook_event_name": "PreCompact", "trigger": "auto" });
+        assert!(!seen(Agent::Claude, claude).is_nothing);
+    }
+
+    #[test]
+    fn a_call_knows_where_it_ran() {
+        let call = json!({ "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": { "command": "ls" } });
+        assert_eq!(seen(Agent::Claude, call).event.raw.unwrap()["cwd"], "/w");
+    }
 }

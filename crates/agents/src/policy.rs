@@ -10,13 +10,21 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use stepback_engine::control::Side;
 use stepback_engine::{EngineError, Workspace};
+use stepback_model::event::Event;
 use stepback_model::ids::SessionId;
 use stepback_model::json;
 use stepback_model::record::StepKind;
+use stepback_model::time::Timestamp;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::Agent;
+use crate::answer::Answer;
+use crate::decisions::{DecidedCalls, RepeatedCall};
+use crate::payload::Gate;
+use crate::record;
+use crate::stopping::Verdict;
 use crate::tools;
 
 /// The variable that names the file with the policy.
@@ -36,7 +44,7 @@ pub enum Tools {
 }
 
 /// The rules of one rerun.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Policy {
     /// What becomes of tool calls.
     pub tools: Tools,
@@ -48,12 +56,69 @@ pub struct Policy {
     pub original: Option<PathBuf>,
     /// The session that is done again.
     pub session: SessionId,
+    /// What a person decided about its calls, in the directories of the rerun.
+    #[serde(default)]
+    pub decided: DecidedCalls,
+    /// What the model was told with the prompt, besides the prompt.
+    #[serde(default)]
+    pub told_with_prompt: Vec<String>,
 }
 
 impl Policy {
     /// Reads the policy from a file.
     pub fn load(file: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+    }
+
+    /// Whether a person had a say in what an event is about. `dir` is the cache of the scratch workspace.
+    pub fn knows(&self, event: &Event, gate: Gate, dir: &Path) -> bool {
+        match side_of(gate) {
+            Some(side) => {
+                !self.decided.is_empty() && self.decided.find(event, side, &repeated(dir)).is_some()
+            }
+            None => gate == Gate::Prompt && !self.told_with_prompt.is_empty(),
+        }
+    }
+
+    /// Repeats what a person decided and said at this point when the session was recorded.
+    pub fn repeat(
+        &self,
+        scratch: &Workspace<'_>,
+        event: &Event,
+        gate: Gate,
+        now: Timestamp,
+    ) -> Result<Answer, EngineError> {
+        let mut answer = Answer::default();
+        let Some(dir) = scratch.cache_dir()? else { return Ok(answer) };
+        let told = match side_of(gate) {
+            Some(side) => {
+                let known = repeated(&dir);
+                let Some(call) = self.decided.find(event, side, &known) else { return Ok(answer) };
+                if side == Side::Start {
+                    note(&dir, &RepeatedCall { number: call.number, call: event.call.clone() })?;
+                }
+                let reply = call.reply(side);
+                answer.deny.clone_from(&reply.refused);
+                if let Some(decision) = &reply.decision {
+                    record::repeated_decision(scratch, event, decision, now)?;
+                    match decision.verdict() {
+                        Verdict::Goes => {}
+                        Verdict::Refused(reason) => answer.deny = Some(reason),
+                        Verdict::Edited(input) => answer.input = Some(input),
+                    }
+                }
+                &reply.told
+            }
+            None if gate == Gate::Prompt => &self.told_with_prompt,
+            None => return Ok(answer),
+        };
+        if !told.is_empty() {
+            answer.context = Some(told.join("\n\n"));
+            for text in told {
+                record::told(scratch, event, text, now)?;
+            }
+        }
+        Ok(answer)
     }
 
     /// Why a call must not run; `None` if it may.
@@ -127,6 +192,36 @@ pub fn stand_in(
     Ok(UNKNOWN.to_owned())
 }
 
+/// The end of a call that a hook is at.
+fn side_of(gate: Gate) -> Option<Side> {
+    match gate {
+        Gate::Before => Some(Side::Start),
+        Gate::After => Some(Side::End),
+        _ => None,
+    }
+}
+
+const REPEATED: &str = "repeated-calls";
+
+/// Calls that were found to repeat a recorded one; every hook is a process of its own.
+fn repeated(dir: &Path) -> Vec<RepeatedCall> {
+    let text = std::fs::read_to_string(dir.join(REPEATED)).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn note(dir: &Path, call: &RepeatedCall) -> Result<(), EngineError> {
+    let line = serde_json::to_string(call).unwrap_or_default();
+    append(&dir.join(REPEATED), &line)
+}
+
+/// Adds a line to a file.
+fn append(file: &Path, line: &str) -> Result<(), EngineError> {
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o600).open(file);
+    file.and_then(|mut file| writeln!(file, "{line}"))
+        .map_err(|error| EngineError::Input(format!("cannot note which calls were repeated: {error}")))
+}
+
 const UNKNOWN: &str = "this is a rerun, and this call was not made when it was recorded";
 const USED: &str = "recorded-calls-used";
 
@@ -139,10 +234,7 @@ fn used(scratch: &Workspace<'_>) -> Result<Vec<u64>, EngineError> {
 
 fn use_up(scratch: &Workspace<'_>, number: u64) -> Result<(), EngineError> {
     let Some(dir) = scratch.cache_dir()? else { return Ok(()) };
-    let mut options = OpenOptions::new();
-    let file = options.append(true).create(true).mode(0o600).open(dir.join(USED));
-    file.and_then(|mut file| writeln!(file, "{number}"))
-        .map_err(|error| EngineError::Input(format!("cannot note which calls were used: {error}")))
+    append(&dir.join(USED), &number.to_string())
 }
 
 #[cfg(test)]
@@ -151,7 +243,15 @@ mod tests {
 
     fn policy(tools: Tools, fenced: bool) -> Policy {
         let session = SessionId::from_bytes([1; 16]);
-        Policy { tools, root: "/scratch".into(), fenced, original: None, session }
+        Policy {
+            tools,
+            root: "/scratch".into(),
+            fenced,
+            original: None,
+            session,
+            decided: DecidedCalls::default(),
+            told_with_prompt: Vec::new(),
+        }
     }
 
     #[test]

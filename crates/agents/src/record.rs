@@ -1,7 +1,9 @@
 //! From what hooks saw to steps: the bridge between the agents' words and the engine's recorder.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use stepback_engine::control::{self, Breakpoint, Stop};
@@ -15,10 +17,14 @@ use stepback_model::record::{Session, Step, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
+use crate::answer::Answer;
 use crate::carried::{self, Carried};
+use crate::decisions::RecordedDecision;
+use crate::gemini;
 use crate::inbox::{self, Note};
-use crate::payload::{self, Seen};
+use crate::payload::{self, Gate, Seen};
 use crate::transcript::{self, Cursor, Place};
+pub use crate::workspace_paths::relative;
 
 /// So many notes are taken in by one commit.
 const AT_ONCE: usize = 256;
@@ -30,6 +36,8 @@ struct Transcript {
     limit: Option<u64>,
     /// What the event is about comes next in the main conversation: it is no sub-agent's, and nothing later was recorded.
     next: bool,
+    /// The first line that was read now, if one of those may be a compaction that no hook tells of; `usize::MAX` otherwise.
+    may_compact_from: AtomicUsize,
 }
 
 impl Conversation for Transcript {
@@ -37,6 +45,9 @@ impl Conversation for Transcript {
         let cursor: Cursor =
             cursor.and_then(|cursor| serde_json::from_value(cursor.clone()).ok()).unwrap_or_default();
         let fresh = transcript::read_until(&self.place, &cursor, self.limit).ok()?;
+        if self.place.agent == Agent::Gemini && fresh.lines.iter().any(|line| gemini::may_compact(line)) {
+            self.may_compact_from.store(fresh.keep, Ordering::Relaxed);
+        }
         let lines = fresh.lines.iter().map(|line| stepback_redact::redact(line).into_owned());
         Some(Fresh { keep: fresh.keep as u64, lines: lines.collect(), cursor: json!(fresh.cursor) })
     }
@@ -61,8 +72,34 @@ pub fn one(
     limit: Option<u64>,
 ) -> Result<Recorded, EngineError> {
     let (report, transcript) = reported(workspace, seen, at, limit);
+    let at = report.at;
     let conversation = transcript.as_ref().map(|transcript| transcript as &dyn Conversation);
-    workspace.record(lock, &Report { conversation, ..report })
+    let recorded = workspace.record(lock, &Report { conversation, ..report })?;
+    if let Some(transcript) = &transcript {
+        record_compactions(workspace, lock, transcript, at)?;
+    }
+    Ok(recorded)
+}
+
+/// Records compactions that no hook told of, as the transcript shows them.
+fn record_compactions(
+    workspace: &Workspace<'_>,
+    lock: &RecordLock,
+    transcript: &Transcript,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let Transcript { place, limit, may_compact_from, .. } = transcript;
+    let from = may_compact_from.load(Ordering::Relaxed);
+    if from == usize::MAX {
+        return Ok(());
+    }
+    for line in gemini::compactions(place, *limit, from) {
+        let (agent, summary) = (place.agent.name(), "the conversation was compacted");
+        let event = Event::new(agent, &place.session, StepKind::StateChange, summary.to_owned());
+        let event = Event { key: Some(format!("compaction at line {line}")), ..event };
+        workspace.record(lock, &report(event, at))?;
+    }
+    Ok(())
 }
 
 /// What one hook saw, and where its conversation is to be read.
@@ -77,6 +114,7 @@ fn reported<'a>(
         place: Place { agent, path, session: seen.event.session.clone() },
         limit,
         next: seen.event.worker.is_none(),
+        may_compact_from: AtomicUsize::new(usize::MAX),
     });
     let mut learned = seen.learned.clone();
     if learned.tasks.is_none() {
@@ -85,6 +123,13 @@ fn reported<'a>(
     let mut event = seen.event.clone();
     // People know where they are.
     event.summary = event.summary.replace(&format!("{}/", workspace.root.display()), "");
+    if let (Some(Agent::Gemini), Gate::Done, Some(transcript)) = (agent, seen.gate, &transcript)
+        && let Some(response) = event.output.as_ref().and_then(Value::as_str)
+        && let Some(last_words) = gemini::last_words(&transcript.place, limit, response)
+    {
+        event.summary = payload::done(&last_words);
+        event.output = Some(last_words.into());
+    }
     let (effect, paths) = (seen.effect, relative(workspace, seen));
     let at = seen.event.at.unwrap_or(at);
     (Report { event, effect, at, conversation: None, paths, learned }, transcript)
@@ -143,6 +188,19 @@ pub fn take_in_quietly(workspace: &Workspace<'_>) -> Result<(), EngineError> {
     Ok(())
 }
 
+/// Takes in what waits, unless another process records right now, which then takes it in itself. For who holds the lock on the
+/// workspace: a hook that records waits for that one, and must not be waited for.
+pub fn take_in_if_free(workspace: &Workspace<'_>) -> Result<(), EngineError> {
+    if workspace.cache_dir()?.is_none_or(|dir| inbox::is_empty(&dir)) {
+        return Ok(());
+    }
+    match workspace.lock_recording_within(Duration::ZERO) {
+        Ok(lock) => take_in(workspace, &lock).map(|_| ()),
+        Err(EngineError::Busy { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Records notes. One that cannot be recorded leaves a gap, and keeps nothing else from being recorded.
 pub fn noted(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
     match together(workspace, lock, notes) {
@@ -177,6 +235,9 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
         let seen =
             agent.zip(note.payload.as_ref()).and_then(|(agent, payload)| payload::read(agent, payload).ok());
         let is_understood = seen.is_some();
+        if seen.as_ref().is_some_and(|seen| seen.is_nothing) {
+            continue;
+        }
         if let Some(mut seen) = seen {
             // The moment to look at the files is over.
             seen.effect = Effect::None;
@@ -214,6 +275,11 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
         .map(|(report, conversation)| Report { conversation, ..report })
         .collect();
     workspace.record_all(lock, &reports)?;
+    for (report, transcript) in reports.iter().zip(&transcripts) {
+        if let Some(transcript) = transcript {
+            record_compactions(workspace, lock, transcript, report.at)?;
+        }
+    }
     Ok(())
 }
 
@@ -283,11 +349,14 @@ pub fn decision(
     let summary = match said {
         Some(control::Answer::Resume) => format!("resumed: {}", about.summary),
         Some(control::Answer::Deny { reason }) => format!("denied: {reason}"),
+        Some(control::Answer::Edit { .. }) if !takes_input(&about.agent) => {
+            format!("input edited, to be called again: {}", about.summary)
+        }
         Some(control::Answer::Edit { .. }) => format!("input edited: {}", about.summary),
         None => "nobody answered; denied".into(),
     };
     let event = beside(about, StepKind::Decision, payload::one_line(&summary));
-    let input = json!({ "before": stop.input, "answer": said });
+    let input = json!({ "before": stop.input, "answer": said, "call": about.call });
     let event = Event { input: Some(input), ..event };
     // Whoever looked into the stopped agent may have edited files; that was not the call, which has not run yet.
     let looked = Report {
@@ -296,10 +365,49 @@ pub fn decision(
         } else {
             Effect::None
         },
-        learned: Learned { waiting: about.call.clone(), ..Learned::default() },
+        learned: Learned {
+            waiting: about.call.clone(),
+            waited: u64::try_from(at.as_micros() - stop.at.as_micros()).unwrap_or(0),
+            edited: matches!(said, Some(control::Answer::Edit { .. })),
+            ..Learned::default()
+        },
         ..report(event, at)
     };
     record_beside(workspace, looked)
+}
+
+/// What the person decided when the session was recorded, in a rerun of it.
+pub fn repeated_decision(
+    workspace: &Workspace<'_>,
+    about: &Event,
+    decision: &RecordedDecision,
+    at: Timestamp,
+) -> Result<(), EngineError> {
+    let mut input = decision.input.clone();
+    if let Some(fields) = input.as_object_mut() {
+        fields.insert("call".into(), json!(about.call));
+    }
+    let event = beside(about, StepKind::Decision, decision.summary.clone());
+    record_light(workspace, Event { input: Some(input), ..event }, at)
+}
+
+/// How the summary of a step begins that says what a person told an agent at work.
+pub const TOLD: &str = "told: ";
+
+/// What a person left for the agent, and the model hears with this event.
+pub fn told(workspace: &Workspace<'_>, about: &Event, text: &str, at: Timestamp) -> Result<(), EngineError> {
+    let event = beside(about, StepKind::AgentStep, payload::one_line(&format!("{TOLD}{text}")));
+    let with = match about.kind {
+        StepKind::UserInput => "prompt",
+        StepKind::ToolStart => "start",
+        _ => "end",
+    };
+    let input = json!({ "text": text, "with": with, "call": about.call });
+    record_light(workspace, Event { input: Some(input), ..event }, at)
+}
+
+fn takes_input(agent: &str) -> bool {
+    Agent::parse(agent).is_none_or(Answer::can_change_input)
 }
 
 /// A call was refused and will not run: it is over.
@@ -347,6 +455,8 @@ fn record_beside(workspace: &Workspace<'_>, mut report: Report<'_>) -> Result<()
     // Also what a person typed can hold a secret.
     redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;
+    // What other hooks left meanwhile happened before.
+    take_in(workspace, &lock)?;
     workspace.record(&lock, &report)?;
     Ok(())
 }
@@ -371,48 +481,6 @@ fn beside(about: &Event, kind: StepKind, summary: String) -> Event {
     }
 }
 
-/// Paths that a call names, relative to the workspace. What lies outside stays as it was written.
-pub fn relative(workspace: &Workspace<'_>, seen: &Seen) -> Vec<String> {
-    let root = &workspace.root;
-    // Relative to where the agent runs, which can be anywhere below the root.
-    let cwd = seen.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));
-    let base = cwd.as_ref().unwrap_or(root);
-    seen.paths
-        .iter()
-        .map(|path| {
-            let whole = tidied(&base.join(path));
-            let inside = whole.strip_prefix(root).map(Path::to_path_buf).ok();
-            match inside.or_else(|| through_links(&whole, root)) {
-                Some(inside) => inside.to_string_lossy().into_owned(),
-                None => path.clone(),
-            }
-        })
-        .collect()
-}
-
-/// Where a path lies in the workspace if it leads there through a link, such as another name of the workspace itself.
-fn through_links(path: &Path, root: &Path) -> Option<PathBuf> {
-    let dir = path.ancestors().skip(1).find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
-    let (dir, real) = dir?;
-    let rest = path.strip_prefix(dir).ok()?;
-    real.join(rest).strip_prefix(root).map(Path::to_path_buf).ok()
-}
-
-/// The path without `.` and `..`, by its text alone: what it names may not exist yet.
-fn tidied(path: &Path) -> PathBuf {
-    let mut tidy = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                tidy.pop();
-            }
-            Component::CurDir => {}
-            other => tidy.push(other),
-        }
-    }
-    tidy
-}
-
 /// What an import recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Imported {
@@ -433,7 +501,13 @@ pub fn imported(
     events: Vec<Event>,
 ) -> Result<Imported, EngineError> {
     let lock = workspace.lock_recording()?;
-    let transcript = Transcript { place: place.clone(), limit: None, next: false };
+    take_in(workspace, &lock)?;
+    let transcript = Transcript {
+        place: place.clone(),
+        limit: None,
+        next: false,
+        may_compact_from: AtomicUsize::new(usize::MAX),
+    };
     let session = Session::id_of(workspace.record.id, place.agent.name(), &place.session);
     let (steps, mut new) = (events.len(), 0);
     // What was watched is known better than the agent's own record tells it.

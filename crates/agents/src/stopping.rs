@@ -43,6 +43,11 @@ pub enum Verdict {
     Edited(Value),
 }
 
+/// What an agent is told about a call that was stopped for `reason` and that the person did not answer for.
+pub fn timed_out(reason: &str) -> String {
+    format!("stopped at a breakpoint ({reason}) and nobody answered in time; do not retry, ask the user")
+}
+
 impl Passing<'_> {
     /// Stops the call if somebody wants that, and waits for what the person says; `None` if nobody wants to stop it. What
     /// could not be recorded goes to `missed`: whatever becomes of the record, what the person said must reach the agent.
@@ -61,10 +66,7 @@ impl Passing<'_> {
             Some(Answer::Resume) => Verdict::Goes,
             Some(Answer::Deny { reason }) => Verdict::Refused(reason),
             Some(Answer::Edit { input }) => Verdict::Edited(input),
-            None => Verdict::Refused(format!(
-                "stopped at a breakpoint ({}) and nobody answered in time; do not retry, ask the user",
-                stop.reason
-            )),
+            None => Verdict::Refused(timed_out(&stop.reason)),
         }))
     }
 

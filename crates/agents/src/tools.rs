@@ -125,6 +125,27 @@ pub fn can_change(agent: Agent, tool: &str) -> bool {
     !looks && !ours(tool).is_some_and(|tool| OURS_ONLY_LOOK.contains(&tool))
 }
 
+/// Tools that change nothing but the files they name.
+const EDITORS: [(Agent, &[&str]); 4] = [
+    (Agent::Claude, &["Write", "Edit", "MultiEdit", "NotebookEdit"]),
+    (Agent::Codex, &["apply_patch"]),
+    (Agent::Gemini, &["write_file", "replace"]),
+    (Agent::Opencode, &["write", "edit", "multiedit", "patch", "apply_patch"]),
+];
+
+/// Whether a tool of an agent changes nothing but the paths that its call names. Tools of our own MCP server name none: what they
+/// do to files is a step of its own. One of them runs programs.
+pub fn changes_only_named(agent: Agent, tool: &str) -> bool {
+    let edits = EDITORS.iter().any(|(of, names)| *of == agent && names.contains(&tool));
+    edits || ours(tool).is_some_and(|tool| tool != "verify_run")
+}
+
+/// Whether an agent runs this tool only when no other call of the same worker is running. Claude Code runs calls in parallel
+/// only if all of them just read; the other agents run any calls of one model turn in parallel.
+pub fn runs_alone(agent: Agent, tool: &str) -> bool {
+    agent == Agent::Claude && ours(tool).is_none() && changes_only_named(agent, tool)
+}
+
 /// Paths that a call names as those it works on, as written.
 pub fn paths(input: &Value) -> Vec<String> {
     const FIELDS: [&str; 6] = ["file_path", "filePath", "notebook_path", "absolute_path", "path", "file"];

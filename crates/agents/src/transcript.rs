@@ -16,6 +16,7 @@ mod lines;
 mod message;
 mod opencode;
 mod opencode_db;
+mod plain;
 mod value;
 
 use std::io;
@@ -29,7 +30,7 @@ pub use claude::project_folder as claude_project_folder;
 pub use cut::{Asked, asked, before_call, before_call_since, before_prompt, settled};
 pub use find::{About, Found, Home, about, discover, found_at, locate, workers};
 pub use lines::{LINE_LIMIT, left_out};
-pub use message::{Message, Part, Role, Usage, messages};
+pub use message::{Message, Part, Role, Usage, messages, messages_of};
 pub(crate) use opencode_db::row as opencode_session;
 pub(crate) use value::{clip, text};
 

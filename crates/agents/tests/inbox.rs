@@ -72,6 +72,7 @@ impl Desk {
             notes: false,
             carried: false,
             policy: None,
+            started: &|| None,
         };
         let outcome = hook.handle(payload.to_string().as_bytes());
         assert_eq!(outcome.trouble, None);

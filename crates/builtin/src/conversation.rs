@@ -2,7 +2,6 @@
 //! JSON for each.
 
 use serde_json::{Value, json};
-use stepback_agents::transcript::{Message, Part, Role};
 use stepback_engine::recorder::{Asked, Conversation, Fresh, Turn};
 
 use crate::request;
@@ -95,36 +94,6 @@ fn calls(message: &Value) -> impl Iterator<Item = &str> {
     parts.iter().filter(|part| part["type"] == "tool_use").filter_map(|part| part["id"].as_str())
 }
 
-/// Reads recorded lines as what was said, in the words that all agents share.
-pub fn messages<S: AsRef<str>>(lines: &[S]) -> Vec<Message> {
-    let read = |(at, line): (usize, &S)| {
-        let value: Value = serde_json::from_str(line.as_ref()).ok()?;
-        let parts: Vec<Part> = match &value["content"] {
-            Value::String(text) => vec![Part::Text { text: text.clone() }],
-            Value::Array(parts) => parts.iter().map(part).collect(),
-            _ => Vec::new(),
-        };
-        let answers = parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
-        let role = match value["role"].as_str()? {
-            "assistant" => Role::Assistant,
-            _ if answers => Role::Tool,
-            _ => Role::User,
-        };
-        Some(Message {
-            id: None,
-            record: None,
-            role,
-            parts,
-            at: None,
-            model: None,
-            usage: None,
-            worker: None,
-            lines: at..at + 1,
-        })
-    };
-    lines.iter().enumerate().filter_map(read).collect()
-}
-
 /// The messages that recorded lines hold, for a conversation that goes on; `None` if one of them is damaged. A model that
 /// asked for calls wants to know what came of them: if that was not said yet, it is told that nobody knows.
 pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Option<Vec<Value>> {
@@ -140,21 +109,13 @@ pub fn resumable<S: AsRef<str>>(lines: &[S]) -> Option<Vec<Value>> {
     Some(messages)
 }
 
-fn part(value: &Value) -> Part {
-    let text = |field: &str| value[field].as_str().unwrap_or_default().to_string();
-    match value["type"].as_str() {
-        Some("text") => Part::Text { text: text("text") },
-        Some("thinking") => Part::Thinking { text: text("thinking") },
-        Some("tool_use") => {
-            Part::ToolCall { id: text("id"), name: text("name"), input: value["input"].clone(), at: None }
-        }
-        Some("tool_result") => Part::ToolResult {
-            id: text("tool_use_id"),
-            output: value["content"].clone(),
-            failed: value["is_error"] == true,
-            at: None,
-        },
-        _ => Part::Other { value: value.clone() },
+/// Takes the last thing that the person said out of a conversation: the message, or the part that [`Dialogue::say`] added to the
+/// results of the calls before it.
+pub fn take_back_prompt(messages: &mut Vec<Value>) {
+    let Some(last) = messages.last_mut().filter(|last| last["role"] == "user") else { return };
+    match last["content"].as_array_mut().filter(|parts| parts.len() > 1) {
+        Some(parts) => drop(parts.pop()),
+        None => drop(messages.pop()),
     }
 }
 
@@ -200,6 +161,25 @@ mod tests {
         let answered = messages[1].to_string();
         assert_eq!(resumable(&[&asks, &answered]).unwrap(), messages, "what is known stays as it is");
         assert_eq!(resumable(&["{"]), None);
+    }
+
+    #[test]
+    fn a_prompt_that_is_taken_back_leaves_the_results_it_came_with() {
+        let result = json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "a" }] });
+        let before = [vec![asking("a"), result], vec![json!({ "role": "user", "content": "go" })], vec![]];
+        for before in before {
+            let mut talk = Dialogue::new(before.clone());
+            talk.say("numbers, please");
+            let mut messages = talk.messages().to_vec();
+            take_back_prompt(&mut messages);
+            // A message that was a plain text has become a list of one.
+            let plain = |messages: &[Value]| {
+                serde_json::to_string(messages)
+                    .unwrap()
+                    .replace(r#"[{"text":"go","type":"text"}]"#, r#""go""#)
+            };
+            assert_eq!(plain(&messages), plain(&before));
+        }
     }
 
     #[test]

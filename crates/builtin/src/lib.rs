@@ -14,7 +14,7 @@ mod run;
 mod tools;
 mod work;
 
-pub use conversation::{Dialogue, messages, resumable};
+pub use conversation::{Dialogue, resumable, take_back_prompt};
 pub use onward::onward;
 pub use options::{Happening, MAX_TURNS, Options, Outcome, Price, Recall, ToolPolicy, Why};
 pub use provider::Provider;

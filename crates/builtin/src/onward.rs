@@ -7,7 +7,6 @@ use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::ids::SessionId;
 use stepback_model::record::Session;
-use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::NAME;
@@ -26,7 +25,7 @@ pub fn onward(
     id: [u8; 16],
 ) -> Result<Planned, EngineError> {
     let objects = workspace.store();
-    let tip = State::load(objects, target.checkpoint.step.state)?.conversation;
+    let tip = workspace.conversation_at(&session, target)?;
     let kept = conversation::len(objects, tip)?;
     let env = session.info.slots.env.and_then(|hash| stepback_model::json::load(objects, hash).ok());
     let words = env.and_then(|env| serde_json::from_value(env["arguments"].clone()).ok());
@@ -44,7 +43,9 @@ pub fn onward(
         prepare: None,
         command,
         cwd: cwd.unwrap_or(&workspace.root).to_path_buf(),
-        note: None,
+        note: (kept == 0).then(|| {
+            "Nothing had been said at that point, so the agent begins a new conversation.".to_owned()
+        }),
     };
     Ok(Planned { session, target: target.clone(), fork })
 }

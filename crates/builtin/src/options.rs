@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use stepback_agents::decisions::DecidedCalls;
 use stepback_exchange::meaning::Usage;
 use stepback_model::event::Trouble;
 use stepback_model::ids::SessionId;
@@ -88,6 +89,10 @@ pub struct Options<'a> {
     pub session: Option<String>,
     /// Whether files are looked at before and after calls that can change something.
     pub looks: bool,
+    /// What a person decided about calls when the session was recorded, to be decided again.
+    pub decided: DecidedCalls,
+    /// What a person said to the agent at work when the session was recorded: the model call that is to hear it, and the words.
+    pub told: Vec<(String, String)>,
     /// What calls do.
     pub tools: ToolPolicy<'a>,
     /// Most answers of the model in one conversation.
@@ -122,6 +127,8 @@ impl<'a> Options<'a> {
             environment: Map::new(),
             session: None,
             looks: true,
+            decided: DecidedCalls::default(),
+            told: Vec::new(),
             tools: ToolPolicy::Real,
             max_turns: MAX_TURNS,
             max_steps: None,

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
+use stepback_agents::decisions::RepeatedCall;
+use stepback_agents::record::TOLD;
 use stepback_engine::recorder::{Effect, Learned};
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::Response;
@@ -42,6 +44,8 @@ pub(crate) struct Agent<'a, 'o> {
     pub deadline: Option<Instant>,
     pub memory: Map<String, Value>,
     pub tasks: Tasks,
+    /// Recorded calls that were repeated, if this is a rerun.
+    pub repeated: Vec<RepeatedCall>,
     turns: u64,
     cost: u64,
 }
@@ -72,6 +76,7 @@ pub fn run(
         deadline: deadline(options.timeout),
         memory: std::mem::take(&mut options.memory),
         tasks: Tasks::default(),
+        repeated: Vec::new(),
         options,
         turns: 0,
         cost: 0,
@@ -219,11 +224,14 @@ impl Agent<'_, '_> {
 
     /// Lets the model hear what a person left for it. Says whether there was anything.
     fn listen(&mut self, party: &mut Party) -> Result<bool, Halt> {
-        let said = self.journal.take_said()?;
+        let asks = format!("{}turn_{}", party.prefix, party.dialogue.answers() + 1);
+        let recorded = self.options.told.extract_if(.., |(call, _)| *call == asks);
+        let mut said: Vec<String> = recorded.map(|(_, text)| text).collect();
+        said.extend(self.journal.take_said()?);
         for text in &said {
             party.dialogue.say(text);
             (self.options.watch)(Happening::Told { text });
-            let mut event = self.journal.event(StepKind::AgentStep, &format!("told: {text}"));
+            let mut event = self.journal.event(StepKind::AgentStep, &format!("{TOLD}{text}"));
             event.input = Some(json!({ "text": text }));
             event.worker.clone_from(&party.worker);
             self.journal.record(&event, With { dialogue: main_only(party), ..With::default() })?;
@@ -312,8 +320,9 @@ impl Agent<'_, '_> {
         let answer = answered.as_ref().ok();
         let usage = answer.and_then(|answer| answer.usage);
         let answering = answer.and_then(|answer| answer.model.as_deref()).unwrap_or(model);
+        let is_replayed = response.is_some_and(Response::is_replayed);
         let cost = answer.and_then(|answer| answer.cost);
-        let cost = cost.or_else(|| (self.options.price)(answering, &usage?));
+        let cost = cost.or_else(|| (self.options.price)(answering, &usage?)).filter(|_| !is_replayed);
         let summary = match answered {
             Ok(answer) if answer.calls.is_empty() => answer.text.clone(),
             Ok(answer) => {
@@ -322,12 +331,15 @@ impl Agent<'_, '_> {
             }
             Err(trouble) => trouble.message.clone(),
         };
-        let metadata = json!({
+        let mut metadata = json!({
             "model": answering,
             "usage": usage,
             "cost_usd": cost.map(|cost| cost as f64 / 1e6),
             "stop": answer.and_then(|answer| answer.stop.as_deref()),
         });
+        if is_replayed {
+            metadata["replayed"] = json!(true);
+        }
         let end = Event {
             input: None,
             output: response.and_then(|response| serde_json::to_value(response).ok()),

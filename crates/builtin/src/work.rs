@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use stepback_agents::decisions::RepeatedCall;
 use stepback_agents::import::describe_call;
 use stepback_agents::record;
 use stepback_agents::stopping::Verdict;
 use stepback_engine::EngineError;
+use stepback_engine::control::Side;
 use stepback_engine::recorder::{Effect, Learned, Recorded};
 use stepback_model::event::{Event, Trouble};
 use stepback_model::record::StepKind;
@@ -28,6 +30,11 @@ fn described(call: &Call) -> String {
         ("remember", _, _, Some(key)) => format!("remember: {key}"),
         _ => describe_call(&call.tool, &call.input),
     }
+}
+
+/// Whether a call changes nothing outside of the agent, so that it is the same whatever calls may do.
+fn runs_always(tool: &str) -> bool {
+    matches!(tool, "delegate" | "remember")
 }
 
 impl Agent<'_, '_> {
@@ -51,7 +58,7 @@ impl Agent<'_, '_> {
         let recorded = self.journal.record(&start, with)?;
         self.check()?;
         (self.options.watch)(Happening::Calls { worker, summary: &start.summary });
-        let verdict = self.stop_if_wanted(&start, &paths, &recorded)?;
+        let verdict = self.decide(&start, Side::Start, &paths, &recorded)?;
         let mut input = call.input.clone();
         let mut note = None;
         match verdict {
@@ -64,7 +71,11 @@ impl Agent<'_, '_> {
                 return Ok(result);
             }
             Some(Verdict::Edited(edited)) => {
-                note = Some(format!("[The user changed the input of this call to {edited}]"));
+                // A recorded result says so already.
+                let is_recorded =
+                    matches!(self.options.tools, ToolPolicy::Recorded(_)) && !runs_always(&call.tool);
+                note =
+                    (!is_recorded).then(|| format!("[The user changed the input of this call to {edited}]"));
                 input = edited;
             }
         }
@@ -87,11 +98,34 @@ impl Agent<'_, '_> {
         let with = With { effect, dialogue: main_only(party), paths: paths.clone(), learned };
         let recorded = self.journal.record(&end, with)?;
         (self.options.watch)(Happening::Called { worker, tool: &call.tool, result: &result });
-        let verdict = self.stop_if_wanted(&end, &paths, &recorded)?;
+        let verdict = self.decide(&end, Side::End, &paths, &recorded)?;
         if let Some(Verdict::Refused(reason)) = verdict {
             result.text = format!("{}\n[The user says about this: {reason}]", result.text);
         }
         Ok(result)
+    }
+
+    /// What is decided about a call: in a rerun, what the person decided then; otherwise what a person at a breakpoint says.
+    fn decide(
+        &mut self,
+        event: &Event,
+        side: Side,
+        paths: &[String],
+        recorded: &Recorded,
+    ) -> Result<Option<Verdict>, EngineError> {
+        if let Some(call) = self.options.decided.find(event, side, &self.repeated) {
+            let decision = call.reply(side).decision.clone();
+            if side == Side::Start {
+                self.repeated.push(RepeatedCall { number: call.number, call: event.call.clone() });
+            }
+            if let Some(decision) = decision {
+                let mut event = event.clone();
+                record::redact_event(&mut event);
+                record::repeated_decision(self.journal.workspace, &event, &decision, self.journal.now())?;
+                return Ok(Some(decision.verdict()));
+            }
+        }
+        self.stop_if_wanted(event, paths, recorded)
     }
 
     /// Stops at a call if somebody wants that, as long as the agent itself is wanted.
@@ -136,7 +170,8 @@ impl Agent<'_, '_> {
                     let limits = Limits { stop: &self.options.stop, deadline: self.deadline };
                     tools::run(&self.journal.workspace.root, tool, input, &limits)
                 }
-                ToolPolicy::Recorded(recall) => recall(tool, input).unwrap_or_else(|| {
+                // What the model asked for is what it was recorded by, whatever a person made of it.
+                ToolPolicy::Recorded(recall) => recall(tool, &call.input).unwrap_or_else(|| {
                     ToolResult::bad("This call was not recorded, and nothing is run here.")
                 }),
             },

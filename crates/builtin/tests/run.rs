@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use stepback_agents::transcript::messages_of;
 use stepback_builtin::provider::Scripted;
-use stepback_builtin::{
-    Happening, NAME, Options, Outcome, Provider, ToolPolicy, ToolResult, Why, messages, run,
-};
+use stepback_builtin::{Happening, NAME, Options, Outcome, Provider, ToolPolicy, ToolResult, Why, run};
 use stepback_engine::{Engine, Workspace};
 use stepback_exchange::matching::{Found, Places, Recording};
 use stepback_exchange::{Chunks, Ended, Exchange, Request, Response};
@@ -164,8 +163,8 @@ fn everything_is_a_step() {
             let state = State::load(workspace.store(), steps[at].checkpoint.step.state).unwrap();
             conversation::texts(workspace.store(), state.conversation).unwrap()
         };
-        assert_eq!(messages(&lines(4)).len(), 1);
-        assert_eq!(messages(&lines(9)).len(), 4);
+        assert_eq!(messages_of(NAME, &lines(4)).len(), 1);
+        assert_eq!(messages_of(NAME, &lines(9)).len(), 4);
     });
 }
 

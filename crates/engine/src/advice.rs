@@ -22,13 +22,13 @@ pub enum Kind {
     Point = 3,
     /// Nothing is recorded, or there is nothing to undo.
     Nothing = 4,
-    /// Done, but some paths were left alone because somebody else changed them.
+    /// Done, but some paths were left alone: their author is uncertain, or a later change is in the way.
     Partial = 5,
     /// The store is damaged, newer than this program, or not a store.
     Store = 6,
     /// The system refused: permission, space, a missing file.
     System = 7,
-    /// Somebody else is at work; try again.
+    /// Another process is at work; try again.
     Busy = 8,
     /// Not done because nobody agreed to it.
     Refused = 9,
@@ -76,6 +76,7 @@ pub fn of(error: &EngineError) -> (Kind, Option<&'static str>) {
             Kind::Nothing,
             Some("\"stepback op log\" shows what stepback did; \"stepback undo N\" takes back another one"),
         ),
+        EngineError::NotRunning(_) => (Kind::Nothing, Some("\"stepback sessions\" lists all sessions")),
         EngineError::Mind(error) => of_mind(error),
         EngineError::Input(_) => (Kind::Usage, None),
         EngineError::Busy { .. } => (Kind::Busy, Some("wait until it has finished, then try again")),

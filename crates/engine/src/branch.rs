@@ -133,10 +133,16 @@ impl Workspace<'_> {
     pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<Operation, EngineError> {
         self.check_new_branch(name)?;
         let base = self.kept_base(from)?;
+        // From where the workspace stands, everything so far is on the branch.
+        let upto = match from.checkpoint.trigger {
+            None => Some(from.checkpoint.step.number),
+            Some(_) if self.head_id()? == Some(from.checkpoint.step.id) => Some(self.newest_number()?),
+            Some(_) => None,
+        };
         let step = self.branch_step(StepKind::BranchCreated, name, base.checkpoint.step.id)?;
         let operation = self.operation(
             format!("create branch {name} at {}", crate::workspace::describe(from)),
-            Action::BranchCreate { name: name.to_string(), step: base.checkpoint.step.id },
+            Action::BranchCreate { name: name.to_string(), step: base.checkpoint.step.id, upto },
         );
         let mutations = [
             Mutation::SetRef { name: self.branch_ref(name), expected: None, value: base.checkpoint.step.id },
@@ -207,6 +213,26 @@ impl Workspace<'_> {
         if self.present_branch()? == name {
             return Err(EngineError::Input(format!("{name} is the present branch already")));
         }
+        let conversation_from = self.conversation_of_branch(name, &tip)?;
+        self.prepare_move_to(name, tip, conversation_from)
+    }
+
+    /// Plans to stand on a branch that is yet to be made at `from`.
+    pub fn prepare_switch_to_new(
+        &self,
+        name: &str,
+        from: &StoredCheckpoint,
+    ) -> Result<Prepared, EngineError> {
+        self.check_new_branch(name)?;
+        self.prepare_move_to(name, self.kept_base(from)?, from.checkpoint.step.id)
+    }
+
+    fn prepare_move_to(
+        &self,
+        name: &str,
+        tip: StoredCheckpoint,
+        conversation_from: StepId,
+    ) -> Result<Prepared, EngineError> {
         let mut prepared = self.prepare_rewind(&Request {
             target: Some(tip),
             everything: true,
@@ -214,6 +240,7 @@ impl Workspace<'_> {
             ..Request::default()
         })?;
         prepared.summary = format!("switch to branch {name}");
+        prepared.conversation_from = Some(conversation_from);
         prepared.branches = Some((self.present_branch()?, name.to_string()));
         Ok(prepared)
     }
@@ -243,7 +270,15 @@ impl Workspace<'_> {
     /// A light step that says something about branches.
     fn branch_step(&self, kind: StepKind, name: &str, at: StepId) -> Result<Step, EngineError> {
         let batch = self.store().begin()?;
-        let state = batch.write(stepback_model::ObjectKind::State, &State::default().encode(), None)?;
+        let mut state = State::default();
+        match (kind, self.store().step(at)?) {
+            (StepKind::BranchSwitched, Some(reached)) => {
+                let reached = State::load(self.store(), reached.checkpoint.step.state)?;
+                state = State { files: None, git: None, ..reached };
+            }
+            _ => self.fill_session_slots(&mut state)?,
+        }
+        let state = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
         let detail = stepback_model::json::store(&*batch, &json!({ "branch": name, "at": at }), None)
             .map_err(|error| EngineError::Input(error.to_string()))?;
         self.store().commit(Some(batch.finish()?), &[])?;

@@ -1,9 +1,13 @@
-//! The calls of a session that have begun: which are still going on, which model turn they belong to, and which of them may
-//! have changed something since the last look at the workspace.
+//! The calls of a session that have begun: which are still running, which model turn they belong to, and which of them may
+//! have changed something since the last scan of the workspace.
 //!
-//! A call is remembered until a look has seen what it did. Most end before that look or with it. One that never ends, because
-//! the agent was killed or the person refused it in the agent's own dialog, is over when the session goes on without it.
+//! A call is remembered until a scan has seen what it did. Most end before that scan or with it. Some never do: the person
+//! refused the call in the agent's own dialog, a rule denied it, the agent was interrupted, killed, or timed out. No agent
+//! reports that, so such a call is *abandoned* at the first sign that it cannot be running any more. An abandoned call keeps no
+//! other call from being scanned, and what changes after the next scan is not attributed to it. If its end arrives after all,
+//! it counts again.
 
+use stepback_model::event::Event;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpenCall, Session, SessionInfo, StepKind};
 use stepback_model::time::Timestamp;
@@ -15,8 +19,8 @@ use crate::recorder::{Effect, Report};
 const FORGOTTEN: i64 = 2 * 3_600_000_000;
 /// Calls of agents that give turns no ids belong to one turn if they overlap and began within this time. In microseconds.
 const OVERLAP: i64 = 600_000_000;
-/// Calls that run at once begin within this time of each other. In microseconds.
-const AT_ONCE: i64 = 10_000_000;
+/// So many calls of a session that were abandoned, or that ended after that, are remembered.
+const MOST_REMEMBERED: usize = 128;
 
 /// A call that may have changed something.
 #[derive(Clone, Debug)]
@@ -24,101 +28,132 @@ pub(crate) struct AtWork {
     author: Author,
     /// Paths it named.
     paths: Vec<String>,
-    /// Whether its session went on without its end, so that somebody else may have been at work since.
-    cut_short: bool,
+    /// Whether it changes nothing else.
+    only_named: bool,
+    /// Whether it may not have run, or not to its end.
+    uncertain: bool,
 }
 
-/// Calls of `session` that may have changed something since the last look.
+/// Calls of `session` that may have changed something since the last scan.
 pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
     let open = session.info.open.iter();
     open.filter(|open| open.changes && now.as_micros() - open.at.as_micros() < FORGOTTEN)
         .map(|open| AtWork {
-            author: Author {
-                session: session.id,
-                step: open.step,
-                tool: open.tool.clone(),
-                prompt: session.info.prompt,
-            },
+            author: author(session, open.step, open.tool.clone()),
             paths: open.paths.clone(),
-            cut_short: open.cut_short,
+            only_named: open.only_named,
+            uncertain: open.cut_short,
         })
         .collect()
+}
+
+/// The call that ends with `report` although its start is not on record as open: the start was missed, or the call was
+/// abandoned too early. It ran at some time since the last scan, and others may have changed something before it.
+pub(crate) fn ended_unexpectedly(
+    session: &Session,
+    report: &Report<'_>,
+    start: Option<StepId>,
+    step: StepId,
+) -> Option<AtWork> {
+    let ends = report.event.kind == StepKind::ToolEnd && can_change(report) && !report.learned.never_ran;
+    if !ends || ending(&session.info.open, report).is_some() {
+        return None;
+    }
+    Some(AtWork {
+        author: author(session, start.unwrap_or(step), report.event.tool.clone()),
+        paths: report.paths.clone(),
+        only_named: report.learned.only_named,
+        // What an editing tool names it has written, whenever that was.
+        uncertain: start.is_none() && !report.learned.only_named,
+    })
+}
+
+fn author(session: &Session, step: StepId, tool: Option<String>) -> Author {
+    Author { session: session.id, step, tool, prompt: session.info.prompt }
+}
+
+/// Whether the end of a call was reported although it had been closed without one; `Some(false)` if it was closed and never
+/// ended, `None` if neither is on record.
+pub(crate) fn has_ended(info: &SessionInfo, start: StepId) -> Option<bool> {
+    match (info.ended_late.contains(&start), info.abandoned.contains(&start)) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}
+
+/// Notes that the end of a call was reported after it had been closed.
+pub(crate) fn note_late_end(info: &mut SessionInfo, start: StepId) {
+    info.abandoned.retain(|abandoned| *abandoned != start);
+    info.ended_late.push(start);
+    drop_oldest(&mut info.ended_late);
+}
+
+fn drop_oldest(steps: &mut Vec<StepId>) {
+    let excess = steps.len().saturating_sub(MOST_REMEMBERED);
+    steps.drain(..excess);
 }
 
 /// All that is known about who changed what.
 pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
     let mut authors = Authors::default();
-    let mut contested: Vec<String> = Vec::new();
-    for call in calls {
-        let at = authors.calls.len();
-        for path in call.paths.into_iter().filter(|_| !call.cut_short) {
-            let other = authors.named.insert(path.clone(), at);
-            let other = other.and_then(|other| authors.calls.get(other));
-            if other.is_some_and(|other| other.session != call.author.session) {
-                contested.push(path);
-            }
+    for (at, call) in calls.into_iter().enumerate() {
+        for path in call.paths {
+            authors.named.entry(path).or_default().push(at);
         }
-        authors.unsure |= call.cut_short;
+        if call.only_named {
+            authors.only_named.insert(at);
+        }
+        if call.uncertain {
+            authors.uncertain.insert(at);
+        }
         authors.calls.push(call.author);
     }
-    authors.named.retain(|path, _| !contested.contains(path));
     authors
 }
 
-/// Whether an event needs a look at the workspace.
-pub(crate) fn needs_look(info: &SessionInfo, report: &Report<'_>) -> bool {
-    let call = report.event.call.as_deref();
-    let ends = ending(&info.open, report);
-    let others = (info.open.iter().enumerate())
-        .filter(|(at, open)| {
-            open.changes && !open.ended && Some(*at) != ends && Some(open.call.as_str()) != call
-        })
-        .map(|(_, open)| open)
-        .collect::<Vec<_>>();
-    let began_with_this = |open: &&OpenCall| (report.at.as_micros() - open.at.as_micros()).abs() < AT_ONCE;
-    match report.effect {
-        Effect::None => false,
-        Effect::Keep(_) => true,
-        // Calls that run at once: one look before the first, one after the last. One that began long ago may never end, and
-        // must not keep others from having a checkpoint.
-        Effect::Before => !others.iter().any(began_with_this),
-        Effect::After => others.is_empty(),
-    }
+/// Whether an event is about a call that can change something.
+fn can_change(report: &Report<'_>) -> bool {
+    matches!(report.effect, Effect::Before | Effect::After) || report.learned.can_change
 }
 
-/// Whether a call belongs to a model turn that is not the present one.
-pub(crate) fn begins_turn(info: &SessionInfo, report: &Report<'_>, turn: Option<&str>) -> bool {
-    if report.event.kind != StepKind::ToolStart {
-        return false;
+/// Abandons calls that cannot be running any more because of what happens now. Returns whether a model turn begins.
+pub(crate) fn settle(info: &mut SessionInfo, report: &Report<'_>, turn: Option<&str>) -> bool {
+    let learned = &report.learned;
+    let starts = report.event.kind == StepKind::ToolStart;
+    let (same_turn, other_turn) = match (turn, &info.turn) {
+        (Some(turn), Some(known)) if starts => (turn == known, turn != known),
+        _ => (false, false),
+    };
+    if learned.edited {
+        let edited = info.open.iter_mut().filter(|open| Some(&open.call) == learned.waiting.as_ref());
+        edited.for_each(|open| open.edited = true);
     }
-    match (turn, &info.turn) {
-        (Some(turn), Some(known)) => turn != known,
-        // Without ids, calls that overlap belong to one turn.
-        _ => {
-            !info.open.iter().any(|open| !open.ended && report.at.as_micros() - open.at.as_micros() < OVERLAP)
-        }
-    }
-}
-
-/// Ends what must be over because of what happens now, even if nobody said so.
-pub(crate) fn settle(info: &mut SessionInfo, report: &Report<'_>, begins_turn: bool) {
-    let over = report.learned.quiet || report.event.kind == StepKind::UserInput;
+    let everything = learned.quiet || report.event.kind == StepKind::UserInput;
+    // A worker asks its model again only when all calls of its last turn are over.
+    let whole_turn = report.event.kind == StepKind::ModelStart || learned.turn_over || other_turn;
     for open in info.open.iter_mut().filter(|open| !open.ended) {
-        if over {
-            // Nobody knows how long ago, unless the agent says itself that it is done now.
-            open.cut_short = !report.learned.answered || report.effect == Effect::None;
+        let is_next = starts && (learned.one_by_one || (open.overtaken && !same_turn));
+        if everything || (open.worker == report.event.worker && (whole_turn || is_next)) {
+            (open.ended, open.cut_short) = (true, true);
+            if open.changes {
+                info.abandoned.push(open.step);
+            }
         }
-        open.ended = over || (begins_turn && open.worker == report.event.worker);
     }
+    drop_oldest(&mut info.abandoned);
+    // Without ids of turns, calls that overlap belong to one.
+    let overlaps = |open: &OpenCall| !open.ended && report.at.as_micros() - open.at.as_micros() < OVERLAP;
+    starts && (other_turn || (!same_turn && !info.open.iter().any(overlaps)))
 }
 
-/// Moves the session's counters along.
+/// Moves the session's counters along. `is_over` says that the end of a call that begins now was recorded already.
 pub(crate) fn advance(
     info: &mut SessionInfo,
     report: &Report<'_>,
     step: StepId,
-    turns: bool,
-    turn: Option<String>,
+    (begins_turn, turn): (bool, Option<String>),
+    is_over: bool,
 ) {
     let event = &report.event;
     match event.kind {
@@ -127,13 +162,13 @@ pub(crate) fn advance(
             info.turn = None;
         }
         StepKind::ToolStart => {
-            if turns {
+            if begins_turn {
                 info.iteration += 1;
             }
             if turn.is_some() {
                 info.turn = turn;
             }
-            if let Some(call) = &event.call {
+            if let Some(call) = event.call.as_ref().filter(|_| !is_over) {
                 info.open.retain(|open| open.call != *call);
                 info.open.push(OpenCall {
                     call: call.clone(),
@@ -141,10 +176,14 @@ pub(crate) fn advance(
                     tool: event.tool.clone(),
                     at: report.at,
                     worker: event.worker.clone(),
-                    changes: report.effect == Effect::Before,
+                    changes: can_change(report),
                     paths: report.paths.clone(),
+                    only_named: report.learned.only_named,
+                    overtaken: false,
+                    edited: false,
                     ended: false,
                     cut_short: false,
+                    waited: 0,
                 });
             }
         }
@@ -156,32 +195,64 @@ pub(crate) fn advance(
     }
 }
 
-/// Ends the call that is reported to have ended, and forgets those whose doings have been seen. Until a look, a call that has
-/// ended is remembered: it may be the one that changed something.
-pub(crate) fn close(info: &mut SessionInfo, report: &Report<'_>, looked: bool) {
+/// Ends the call that is reported to have ended, and forgets those whose changes have been scanned. Until a scan, a call that
+/// has ended is remembered: it may be the one that changed something.
+pub(crate) fn close(info: &mut SessionInfo, report: &Report<'_>, scanned: bool) {
     if report.learned.never_ran {
-        info.open.retain(|open| Some(&open.call) != report.event.call.as_ref());
+        let refused = |open: &OpenCall| Some(&open.call) == report.event.call.as_ref();
+        info.abandoned
+            .extend(info.open.iter().filter(|open| refused(open) && open.changes).map(|open| open.step));
+        drop_oldest(&mut info.abandoned);
+        info.open.retain(|open| !refused(open));
     } else if let Some(at) = ending(&info.open, report) {
-        info.open[at].ended = true;
+        let OpenCall { step, cut_short, .. } = info.open[at];
+        (info.open[at].ended, info.open[at].cut_short) = (true, false);
+        if cut_short {
+            note_late_end(info, step);
+        }
     }
-    info.open.retain(|open| !open.ended || (open.changes && !looked));
+    if report.event.kind == StepKind::ToolEnd {
+        let others = info.open.iter_mut().filter(|open| open.worker == report.event.worker);
+        others.for_each(|open| open.overtaken = true);
+    }
+    info.open.retain(|open| !open.ended || (open.changes && !scanned));
 }
 
-/// The call that ends now: its place among `open`. Where an agent gives calls no ids, the oldest open call of the same tool is
-/// meant.
+/// The call that ends now: its place among `open`. Where an agent gives calls no ids, an id that follows from the input changes
+/// with it: then the oldest open call of the same tool is meant whose input was edited at a breakpoint.
 pub(crate) fn ending(open: &[OpenCall], report: &Report<'_>) -> Option<usize> {
     let event = &report.event;
     if event.kind != StepKind::ToolEnd {
         return None;
     }
     let by_id = open.iter().position(|open| Some(&open.call) == event.call.as_ref());
-    by_id.or_else(|| open.iter().position(|open| !open.ended && open.tool == event.tool))
+    let by_tool = || {
+        let fits = |open: &OpenCall| open.edited && open.tool == event.tool && open.worker == event.worker;
+        open.iter().position(|open| !open.ended && fits(open))
+    };
+    by_id.or_else(|| if Event::is_derived_call(event.call.as_deref()) { by_tool() } else { None })
 }
 
-/// How long the call took that ends now.
+/// How long the call took that ends now, without the time it waited at a breakpoint: as it is reported, else since it began.
 pub(crate) fn duration(info: &SessionInfo, report: &Report<'_>) -> Option<u64> {
-    let open = &info.open[ending(&info.open, report)?];
-    u64::try_from(report.at.as_micros() - open.at.as_micros()).ok()
+    let reported = report.event.duration;
+    let Some(at) = ending(&info.open, report) else { return reported };
+    let open = &info.open[at];
+    let whole = u64::try_from(report.at.as_micros() - open.at.as_micros()).ok();
+    let ran = whole.map(|whole| whole.saturating_sub(open.waited));
+    match (reported, ran) {
+        // An agent may count the time in which its hook made it wait.
+        (Some(reported), Some(ran)) if open.waited > 0 => Some(reported.min(ran)),
+        _ => reported.or(ran),
+    }
+}
+
+/// Notes how long a call waited at a breakpoint.
+pub(crate) fn note_wait(info: &mut SessionInfo, report: &Report<'_>) {
+    let Some(call) = &report.learned.waiting else { return };
+    for open in info.open.iter_mut().filter(|open| open.call == *call && !open.ended) {
+        open.waited += report.learned.waited;
+    }
 }
 
 /// Whether an event is about another call that happens to have the id of an earlier one: it begins although none is open, or
@@ -199,8 +270,6 @@ pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &Report<'_>) -> bool
 
 #[cfg(test)]
 mod tests {
-    use stepback_model::event::Event;
-
     use super::*;
     use crate::recorder::Learned;
 
@@ -217,11 +286,14 @@ mod tests {
     #[test]
     fn a_call_whose_input_was_edited_ends_though_its_id_follows_from_its_input() {
         let mut info = SessionInfo::default();
-        let start = report(StepKind::ToolStart, "of the old input", Effect::Before);
-        advance(&mut info, &start, StepId::from_bytes([1; 16]), true, None);
-        let end = report(StepKind::ToolEnd, "of the new input", Effect::After);
+        let call = |input: &str| Event::derived_call("run_shell_command", &input.into());
+        let start = report(StepKind::ToolStart, &call("old"), Effect::Before);
+        advance(&mut info, &start, StepId::from_bytes([1; 16]), (true, None), false);
+        let mut edit = report(StepKind::Decision, &call("old"), Effect::None);
+        edit.learned = Learned { edited: true, waiting: start.event.call.clone(), ..Learned::default() };
+        settle(&mut info, &edit, None);
+        let end = report(StepKind::ToolEnd, &call("new"), Effect::After);
         assert_eq!(ending(&info.open, &start), None);
-        assert!(needs_look(&info, &end));
         assert_eq!(duration(&info, &end), Some(0));
         close(&mut info, &end, true);
         assert!(info.open.is_empty());

@@ -1,11 +1,12 @@
 //! The list of changes: what happened to which file, step by step, numbered so that each can be taken back.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
-use stepback_model::ids::StepId;
+use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Action, Operation, SessionInfo, Step};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
@@ -13,6 +14,7 @@ use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::authorship::{Authors, Who};
+use crate::calls;
 use crate::diff;
 use crate::error::EngineError;
 use crate::workspace::{StoreSource, Workspace};
@@ -82,6 +84,7 @@ impl Workspace<'_> {
         present: &State,
     ) -> Result<Vec<Numbered>, EngineError> {
         let source = StoreSource(self.store());
+        let mut sessions: HashMap<SessionId, SessionInfo> = HashMap::new();
         let mut numbered: Vec<Numbered> = Vec::new();
         let mut taken_back: HashSet<(StepId, Vec<u8>)> = HashSet::new();
         let mut add =
@@ -102,7 +105,15 @@ impl Workspace<'_> {
             }
             let (before, after) = (self.state_of(&pair[0])?, self.state_of(&pair[1])?);
             let changes = diff::visible(&source, &before, &after)?;
-            add(changes, Some((step.id, step.number)), step.at, before.files, &authors_in(detail.as_ref()));
+            let mut authors = authors_in(detail.as_ref());
+            for call in &authors.calls {
+                if let Entry::Vacant(entry) = sessions.entry(call.session) {
+                    let session = self.store().session(call.session)?;
+                    entry.insert(session.map(|session| session.info).unwrap_or_default());
+                }
+            }
+            authors.revise(|call| calls::has_ended(&sessions[&call.session], call.step));
+            add(changes, Some((step.id, step.number)), step.at, before.files, &authors);
         }
         let Some(head) = line.last() else { return Ok(numbered) };
         let last = self.state_of(head)?;
@@ -145,7 +156,7 @@ impl Workspace<'_> {
 }
 
 /// The calls that were at work when a step was made.
-fn authors_in(detail: Option<&Value>) -> Authors {
+pub(crate) fn authors_in(detail: Option<&Value>) -> Authors {
     let authors = detail.and_then(|detail| detail.get("authors"));
     authors.and_then(|authors| serde_json::from_value(authors.clone()).ok()).unwrap_or_default()
 }

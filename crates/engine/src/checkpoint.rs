@@ -1,6 +1,8 @@
 //! Checkpoints: create, list, annotate, delete.
 
+use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId};
+use stepback_model::json::Root;
 use stepback_model::plan::LeftAlone;
 use stepback_model::record::{
     Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Step, StepKind, Trigger,
@@ -60,12 +62,17 @@ impl Workspace<'_> {
     ) -> Result<Created, EngineError> {
         let _lock = self.lock_shared()?;
         for _ in 0..ATTEMPTS {
-            let mut present = self.present_with(Look::Hinted, &mut |_, _| Ok(()))?;
+            let mut detail = None;
+            let mut present = self.present_with(Look::Hinted, &mut |batch, state| {
+                self.fill_session_slots(state)?;
+                detail = self.store_authors(batch, state)?;
+                Ok(())
+            })?;
             let summary = match &annotation.label {
                 Some(label) => format!("checkpoint \"{label}\""),
                 None => "checkpoint".to_string(),
             };
-            match self.append_checkpoint(&mut present, &annotation, trigger, &summary) {
+            match self.append_checkpoint(&mut present, &annotation, trigger, (&summary, detail)) {
                 // A collection freed objects that the scan relied on, or another process moved the head: look again, which
                 // is cheap because the stat cache of the other process serves this one too.
                 Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
@@ -84,7 +91,7 @@ impl Workspace<'_> {
         present: &mut Present,
         annotation: &Annotation,
         trigger: Trigger,
-        summary: &str,
+        (summary, detail): (&str, Option<Hash>),
     ) -> Result<StoredCheckpoint, EngineError> {
         let head = self.head_id()?;
         let step = Step {
@@ -96,7 +103,7 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state: present.hash,
             summary: summary.to_string(),
-            facts: Facts::default(),
+            facts: Facts { detail: detail.map(Root::from), ..Facts::default() },
         };
         let operation =
             self.operation(format!("create {summary}"), Action::CheckpointCreate { step: step.id });

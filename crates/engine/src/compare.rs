@@ -11,6 +11,7 @@ mod align;
 mod ends;
 mod reading;
 mod side;
+mod speech;
 #[cfg(test)]
 mod tests;
 mod totals;

@@ -5,7 +5,7 @@ use stepback_model::hash::Hash;
 use stepback_model::object::{ObjectError, ObjectSource};
 use stepback_model::path::RelPath;
 use stepback_model::state::{GitState, State};
-use stepback_model::tree::{Node, Tree};
+use stepback_model::tree::{Node, SkipReason, Tree};
 
 /// Changes from tree `a` to tree `b`, sorted by path. Directories are listed too, before what they hold; nodes that are only
 /// noted ([`Node::Skipped`]) are listed where the other side differs, for the caller to judge.
@@ -73,8 +73,8 @@ fn descend(
     Ok(())
 }
 
-/// Changes of the files between two states, as people see them: nothing that is only noted, no directory that is implied by
-/// what it holds, moves joined.
+/// Changes of the files between two states, as people see them: nothing that is only noted (unless it took the place of a file,
+/// or a file took its place), no directory that is implied by what it holds, moves joined.
 pub fn visible(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Change>, ObjectError> {
     Ok(stepback_model::change::join_renames(only_visible(trees(source, a.files, b.files)?)))
 }
@@ -83,6 +83,16 @@ pub fn visible(source: &dyn ObjectSource, a: &State, b: &State) -> Result<Vec<Ch
 pub fn only_visible(changes: Vec<Change>) -> Vec<Change> {
     let is_dir = |node: &Option<Node>| node.as_ref().is_some_and(Node::is_dir);
     let stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
+    let special = |node: &Option<Node>| {
+        let reason = node.as_ref().and_then(Node::skipped);
+        matches!(reason, Some(SkipReason::Fifo | SkipReason::Socket | SkipReason::Device))
+    };
+    let shown = |before: &Option<Node>, after: &Option<Node>| match (stored(before), stored(after)) {
+        (true, true) => true,
+        (true, false) => before.is_some() && special(after),
+        (false, true) => after.is_some() && special(before),
+        (false, false) => false,
+    };
     let kept: Vec<bool> = changes
         .iter()
         .enumerate()
@@ -90,7 +100,7 @@ pub fn only_visible(changes: Vec<Change>) -> Vec<Change> {
             let implied = (is_dir(&change.before) != is_dir(&change.after))
                 && (change.before.is_none() || change.after.is_none())
                 && changes.get(at + 1).is_some_and(|next| next.path.starts_with(&change.path));
-            stored(&change.before) && stored(&change.after) && !implied
+            shown(&change.before, &change.after) && !implied
         })
         .collect();
     changes.into_iter().zip(kept).filter_map(|(change, kept)| kept.then_some(change)).collect()

@@ -7,8 +7,6 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
 use stepback_model::tree::{Content, Node, SkipReason};
 
-use crate::path_filter::PathFilter;
-
 /// A plan that makes the present the target, wherever that is possible and safe.
 pub(crate) fn direct(changes: Vec<Change>) -> Plan {
     let mut plan = Plan::default();
@@ -50,10 +48,11 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
         }
         let leave = |skipped: SkipReason, what: &str| {
             let reason = format!("{what} ({})", skipped.describe());
-            match skipped {
-                // Not a rule but somebody at work right now.
-                SkipReason::Unstable => LeftAlone::conflict(path.clone(), reason),
-                _ => LeftAlone::uncovered(path.clone(), reason),
+            // Pipes and sockets come and go with the processes that make them.
+            let is_expected = skipped.is_by_rule() || (now.is_none() && skipped != SkipReason::Unstable);
+            match is_expected {
+                true => LeftAlone::uncovered(path.clone(), reason),
+                false => LeftAlone::conflict(path.clone(), reason),
             }
         };
         match (&now, &then) {
@@ -84,10 +83,10 @@ pub(crate) fn direct(changes: Vec<Change>) -> Plan {
     plan
 }
 
-/// The changes that `filter` lets through, with the directories that must come back for them.
-pub(crate) fn limited(changes: Vec<Change>, filter: &PathFilter) -> Vec<Change> {
+/// The changes that match, with the directories that must come back for them.
+pub(crate) fn limited(changes: Vec<Change>, matches: &dyn Fn(&Change) -> bool) -> Vec<Change> {
     let mut needed = std::collections::HashSet::new();
-    for change in changes.iter().filter(|change| change.after.is_some() && filter.matches(&change.path)) {
+    for change in changes.iter().filter(|change| change.after.is_some() && matches(change)) {
         let mut above = change.path.split_last().map(|(parent, _)| parent);
         while let Some(dir) = above.filter(|dir| !dir.is_root()) {
             above = dir.split_last().map(|(parent, _)| parent);
@@ -95,7 +94,7 @@ pub(crate) fn limited(changes: Vec<Change>, filter: &PathFilter) -> Vec<Change> 
         }
     }
     let comes_back = |change: &Change| change.before.is_none() && needed.contains(&change.path);
-    changes.into_iter().filter(|change| filter.matches(&change.path) || comes_back(change)).collect()
+    changes.into_iter().filter(|change| matches(change) || comes_back(change)).collect()
 }
 
 /// Whether `path` is a git directory itself.

@@ -54,6 +54,9 @@ pub enum EngineError {
     /// An operation cannot be undone or redone.
     #[error("{0}")]
     CannotUndo(String),
+    /// A session that nothing can be delivered to, with what is running instead.
+    #[error("{0}")]
+    NotRunning(String),
     /// A change of what an agent thinks was refused, or it cannot be read.
     #[error(transparent)]
     Mind(#[from] MindError),

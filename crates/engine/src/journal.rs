@@ -8,7 +8,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId};
 use stepback_model::json::Root;
 use stepback_model::path::RelPath;
-use stepback_model::plan::{Plan, PlannedChange};
+use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::{Action, Annotation, Facts, Move, OpStatus, Operation, Step, StepKind, Trigger};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Node, SkipReason};
@@ -50,6 +50,8 @@ impl Workspace<'_> {
                 "the store was pruned while the plan was waiting; make the plan again".into(),
             ));
         }
+        let shown = prepared.plan.left_alone.clone();
+        let held = self.check_open_files_again(&mut prepared)?;
         let git_paths = touched_repositories(&prepared.plan);
         GitLocks::expect_free(&self.root, &git_paths)?;
         let git_paths = staying(git_paths, &prepared.plan);
@@ -72,21 +74,31 @@ impl Workspace<'_> {
             &opened.operation.id.short(),
             self.engine.threads,
         )?;
-        let outcomes = match applier.apply(&prepared.plan.changes, self.engine.progress) {
+        let mut outcomes = match applier.apply(&prepared.plan.changes, self.engine.progress) {
             Ok(outcomes) => outcomes,
             Err(failure) => return Err(self.roll_back(&opened.operation, &prepared.plan, *failure)),
         };
+        self.take_back_half_databases(&opened.operation, &prepared.plan, &mut outcomes)?;
         drop(git_locks);
-        let pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
+        let mut pairs: Vec<_> = prepared.plan.changes.iter().cloned().zip(outcomes).collect();
+        pairs.extend(held);
+        let left_alone = &prepared.plan.left_alone;
         let after = self
-            .close_journal(&opened.operation, &prepared.present.state, &pairs, prepared.git_target)
+            .close_journal(
+                &opened.operation,
+                &prepared.present.state,
+                &pairs,
+                left_alone,
+                prepared.git_target,
+            )
             .map_err(|cause| EngineError::Unrecorded { cause: Box::new(cause) })?;
         Ok(Report {
             operation: Operation { status: OpStatus::Done, number: opened.op_number, ..opened.operation },
             before: opened.before_number,
             after,
             outcomes: pairs,
-            left_alone: prepared.plan.left_alone,
+            left_alone: shown,
+            kept: prepared.kept,
             board: None,
         })
     }
@@ -115,6 +127,7 @@ impl Workspace<'_> {
                 _ => {
                     let id = StepId::from_bytes(self.engine.env.fresh_id());
                     let parent = head.as_ref().map(|head| head.checkpoint.step.id);
+                    let authors = self.store_authors(&*batch, &prepared.present.state)?;
                     let step = Step {
                         id,
                         session: self.session.id,
@@ -124,7 +137,7 @@ impl Workspace<'_> {
                         at,
                         state: prepared.present.hash,
                         summary: format!("before {}", prepared.summary),
-                        facts: Facts::default(),
+                        facts: Facts { detail: authors.map(Root::from), ..Facts::default() },
                     };
                     mutations.push(Mutation::SetRef { name: self.head_name(), expected: parent, value: id });
                     mutations.push(Mutation::AppendStep {
@@ -143,6 +156,7 @@ impl Workspace<'_> {
                 detail: prepared.detail,
                 branches: prepared.branches.clone(),
                 by: prepared.by,
+                conversation_from: prepared.conversation_from,
             };
             let action = match purpose {
                 Purpose::Rewind => Action::Rewind { moved },
@@ -186,12 +200,18 @@ impl Workspace<'_> {
         operation: &Operation,
         present: &State,
         outcomes: &[(PlannedChange, Outcome)],
+        left_alone: &[LeftAlone],
         git_target: Option<GitState>,
     ) -> Result<u64, EngineError> {
         let Some(moved) = operation.action.moved().cloned() else { return Ok(0) };
         for _ in 0..50 {
             let batch = self.store().begin()?;
-            let state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
+            let mut state = self.reached(&*batch, present, outcomes, git_target.as_ref())?;
+            if let Some(from) = moved.conversation_from.map(|id| self.store().step(id)).transpose()?.flatten()
+            {
+                let then = State::load(self.store(), from.checkpoint.step.state)?;
+                state = State { files: state.files, git: state.git, ..then };
+            }
             let hash = batch.write(ObjectKind::State, &state.encode(), None)?;
             let head = self.head_id()?;
             let step = Step {
@@ -204,7 +224,7 @@ impl Workspace<'_> {
                 state: hash,
                 summary: operation.summary.clone(),
                 facts: Facts {
-                    detail: self.reached_detail(&*batch, moved.detail, outcomes)?.map(Root::from),
+                    detail: self.reached_detail(&*batch, &moved, outcomes, left_alone)?.map(Root::from),
                     ..Facts::default()
                 },
             };
@@ -219,6 +239,7 @@ impl Workspace<'_> {
             ];
             if let Some((from, to)) = &moved.branches {
                 mutations.extend(self.branch_moves(from, to, moved.before, moved.after)?);
+                mutations.extend(self.note_conversation(from)?);
             }
             match self.store().commit(Some(batch.finish()?), &mutations) {
                 Err(StoreError::Moved { .. } | StoreError::Collected) => {}
@@ -229,22 +250,34 @@ impl Workspace<'_> {
         Err(StoreError::Locked.into())
     }
 
-    /// What the reached step says it took back, without what was left alone after all.
+    /// What the reached step says it took back, without what was left alone after all, and where its conversation is from.
     fn reached_detail(
         &self,
         batch: &dyn ObjectBatch,
-        detail: Option<Hash>,
+        moved: &Move,
         outcomes: &[(PlannedChange, Outcome)],
+        left_alone: &[LeftAlone],
     ) -> Result<Option<Hash>, EngineError> {
         let left: Vec<&RelPath> = outcomes
             .iter()
             .filter(|(_, outcome)| *outcome != Outcome::Done)
             .map(|(change, _)| &change.path)
+            .chain(left_alone.iter().map(|left| &left.path))
             .collect();
-        let Some(hash) = detail.filter(|_| !left.is_empty()) else { return Ok(detail) };
+        if left.is_empty() && moved.conversation_from.is_none() {
+            return Ok(moved.detail);
+        }
         let wrong = |error: stepback_model::json::JsonError| EngineError::Input(error.to_string());
-        let mut value = stepback_model::json::load(self.store(), hash).map_err(wrong)?;
+        let known = moved.detail.map(|hash| stepback_model::json::load(self.store(), hash)).transpose();
+        let Some(mut value) =
+            known.map_err(wrong)?.or_else(|| moved.conversation_from.map(|_| serde_json::json!({})))
+        else {
+            return Ok(None);
+        };
         crate::changes::unmark(&mut value, |path| left.iter().any(|left| left.as_bytes() == path));
+        if let Some(from) = moved.conversation_from {
+            value["conversation_from"] = serde_json::json!(from);
+        }
         Ok(Some(stepback_model::json::store(batch, &value, None).map_err(wrong)?))
     }
 
@@ -324,6 +357,22 @@ impl Workspace<'_> {
         Ok(Some(batch.write(ObjectKind::Git, &git.encode(), None)?))
     }
 
+    /// Of a database that was restored in part, because a process wrote to it meanwhile, nothing is restored.
+    fn take_back_half_databases(
+        &self,
+        operation: &Operation,
+        plan: &Plan,
+        outcomes: &mut [Outcome],
+    ) -> Result<(), EngineError> {
+        self.keep_databases_whole(&plan.changes, outcomes, |inverse| {
+            let source = StoreSource(self.store());
+            let tag = format!("{}d", operation.id.short());
+            let applier = Applier::new(&self.root, &source, None, &tag, 1)?;
+            applier.clean_up(inverse)?;
+            applier.apply(inverse, None).map_err(|failure| EngineError::from(failure.error))
+        })
+    }
+
     /// Takes back what a failed application had done.
     fn roll_back(&self, operation: &Operation, plan: &Plan, failure: Failure) -> EngineError {
         let cause = Box::new(EngineError::from(failure.error));
@@ -338,7 +387,7 @@ impl Workspace<'_> {
         let vault = self.vault()?;
         let tag = operation.id.short();
         Applier::new(&self.root, &source, vault.as_ref(), &tag, 1)?.clean_up(&plan.changes)?;
-        let inverse: Vec<PlannedChange> = plan.changes.iter().map(inverted).collect();
+        let inverse: Vec<PlannedChange> = plan.changes.iter().map(PlannedChange::inverted).collect();
         let applier = Applier::new(&self.root, &source, vault.as_ref(), &format!("{tag}r"), 1)?;
         applier.apply(&inverse, None).map_err(|failure| EngineError::from(failure.error))?;
         self.store().commit(None, &reverted(operation))?;
@@ -388,14 +437,15 @@ impl Workspace<'_> {
         // A revert that was interrupted leaves files under its own tag.
         let reverting =
             Applier::new(&self.root, &source, vault.as_ref(), &format!("{}r", operation.id.short()), 1)?;
-        let inverse: Vec<PlannedChange> = plan.changes.iter().map(inverted).collect();
+        let inverse: Vec<PlannedChange> = plan.changes.iter().map(PlannedChange::inverted).collect();
         reverting.clean_up(&inverse)?;
-        let outcomes = match applier.apply(&plan.changes, None) {
+        let mut outcomes = match applier.apply(&plan.changes, None) {
             Ok(outcomes) => outcomes,
             Err(failure) => return Err(self.roll_back(operation, &plan, *failure)),
         };
+        self.take_back_half_databases(operation, &plan, &mut outcomes)?;
         let pairs: Vec<_> = plan.changes.into_iter().zip(outcomes).collect();
-        self.close_journal(operation, &present, &pairs, git_target)?;
+        self.close_journal(operation, &present, &pairs, &plan.left_alone, git_target)?;
         Ok(())
     }
 }
@@ -415,10 +465,6 @@ fn reverted(operation: &Operation) -> Vec<Mutation> {
         _ => {}
     }
     mutations
-}
-
-fn inverted(change: &PlannedChange) -> PlannedChange {
-    PlannedChange { now: change.then.clone(), then: change.now.clone(), ..change.clone() }
 }
 
 /// The git directory that a change is about. A `.git` that is a file, as submodules and linked worktrees have, is a file.

@@ -1,32 +1,45 @@
-//! Lines of steps: on which branch each step is, where branches left each other, and which steps rewinds have left behind.
+//! Lines of steps: on which branch each step is, where branches left each other, and which steps were rolled back.
 //!
-//! A step is on the branch that was there first of those that lead to it. So a branch begins behind the step at which it left
-//! another one, and that step is where the two part. Steps that are on no branch are on record, and on no line that goes on.
+//! A step is rolled back if and only if it is not on the line that its session stands on. Every session has its own: a rewind
+//! that takes back what one session did since a point leaves the steps of all others where they are, and one that goes to a
+//! past state as a whole takes everybody along. What a switch leaves stays on its branch. A rewind that changed no file, or
+//! was undone, rolls nothing back. The start and the end of a call go together: the end decides for both.
+//!
+//! A step that several branches lead to is on the one that was there first. So a branch begins behind the step at which it
+//! left another one, and that step is where the two part.
 
-use std::collections::{HashMap, HashSet};
+mod calls;
+mod graph;
 
-use stepback_model::ids::StepId;
+use std::collections::HashMap;
+
+use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Action, Operation, Step, StepKind};
 use stepback_store::port::StoredCheckpoint;
 
+pub(crate) use self::graph::LineGraph;
+use self::graph::LineSegment;
 use crate::branch::{Branch, MAIN};
 use crate::error::EngineError;
 use crate::workspace::Workspace;
 
 /// Lines of steps.
-#[derive(Debug)]
 pub struct Lines {
     /// The branches: one that others left comes before them.
     pub branches: Vec<Line>,
-    /// The place among the branches of every kept step that is on one.
+    graph: LineGraph,
+    /// The place among the branches of every checkpoint that is on one.
     on: HashMap<StepId, usize>,
-    /// The same for kept steps that rewinds have left behind: the branch they were on.
+    /// The same for checkpoints that were rolled back: the branch they were on.
     was_on: HashMap<StepId, usize>,
-    /// The number of every kept step, and the step it grew from.
-    grew: HashMap<StepId, (u64, Option<StepId>)>,
-    /// Rewinds on the present line: the step each grew from, and the numbers of its target and of itself; what lies between
-    /// was left.
-    rewinds: Vec<(StepId, u64, u64)>,
+    /// How branches, by their place, pass each checkpoint on their way.
+    passed: HashMap<StepId, Vec<(usize, LineSegment)>>,
+    /// The checkpoint before each one on its line.
+    previous: HashMap<StepId, StepId>,
+    /// The checkpoints on the line that the workspace stands on, newest first.
+    present: Vec<StepId>,
+    /// Starts of calls whose end is elsewhere: whether that is rolled back, and its branch.
+    ends: HashMap<StepId, (bool, usize)>,
 }
 
 /// A branch as a line of steps.
@@ -47,14 +60,27 @@ pub struct Line {
 }
 
 impl Workspace<'_> {
-    /// On which branch each step is, and which steps rewinds have left behind.
+    /// On which branch each step is, and which steps were rolled back.
     pub fn lines(&self) -> Result<Lines, EngineError> {
+        let mut lines = self.lines_without_calls()?;
+        lines.ends = self.ends_of_split_calls(&lines, None)?;
+        Ok(lines)
+    }
+
+    /// The same for the steps of one session; the others are not asked about.
+    pub fn lines_of(&self, session: SessionId) -> Result<Lines, EngineError> {
+        let mut lines = self.lines_without_calls()?;
+        lines.ends = self.ends_of_split_calls(&lines, Some(session))?;
+        Ok(lines)
+    }
+
+    /// The branches as lines of steps.
+    pub fn branch_lines(&self) -> Result<Vec<Line>, EngineError> {
+        Ok(self.lines_without_calls()?.branches)
+    }
+
+    fn lines_without_calls(&self) -> Result<Lines, EngineError> {
         let all = self.store().checkpoints(self.record.id)?;
-        let by_id: HashMap<StepId, &StoredCheckpoint> =
-            all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
-        let grew = all.iter().map(|stored| &stored.checkpoint.step);
-        let grew: HashMap<StepId, (u64, Option<StepId>)> =
-            grew.map(|step| (step.id, (step.number, step.parent))).collect();
         let operations = self.operations()?;
         let mut branches = self.branches()?;
         let made = made(&operations);
@@ -62,51 +88,30 @@ impl Workspace<'_> {
             let unknown = (u64::MAX, branch.tip.checkpoint.step.number);
             (branch.name != MAIN, made.get(branch.name.as_str()).map_or(unknown, |number| (*number, 0)))
         });
-        let (mut on, mut lines) = (HashMap::new(), Vec::new());
-        for (place, branch) in branches.iter().enumerate() {
-            lines.push(line(branch, place, &grew, &mut on));
+        let graph = self.line_graph(&all, &operations)?;
+        let mut lines = Lines {
+            branches: Vec::new(),
+            graph,
+            on: HashMap::new(),
+            was_on: HashMap::new(),
+            passed: HashMap::new(),
+            previous: HashMap::new(),
+            present: Vec::new(),
+            ends: HashMap::new(),
+        };
+        for branch in &branches {
+            lines.add_branch(branch);
         }
-        let mut was_on: HashMap<StepId, usize> = HashMap::new();
         let mut steps: Vec<&Step> = all.iter().map(|stored| &stored.checkpoint.step).collect();
         // What a step grew from has a lower number, so it is looked at first.
         steps.sort_by_key(|step| step.number);
-        for step in steps.into_iter().filter(|step| !on.contains_key(&step.id)) {
-            let parent = step.parent.and_then(|parent| on.get(&parent).or_else(|| was_on.get(&parent)));
-            if let Some(place) = parent.copied() {
-                was_on.insert(step.id, place);
+        for step in steps.into_iter().filter(|step| !lines.on.contains_key(&step.id)) {
+            let place = |parent| lines.on.get(&parent).or_else(|| lines.was_on.get(&parent)).copied();
+            if let Some(place) = step.parent.and_then(place) {
+                lines.was_on.insert(step.id, place);
             }
         }
-        let present =
-            branches.iter().find(|branch| branch.present).map(|branch| branch.tip.checkpoint.step.id);
-        let rewinds = self.rewinds_on(present, &by_id, &operations)?;
-        Ok(Lines { branches: lines, on, was_on, grew, rewinds })
-    }
-
-    /// The rewinds on the line that leads to a step.
-    fn rewinds_on(
-        &self,
-        tip: Option<StepId>,
-        by_id: &HashMap<StepId, &StoredCheckpoint>,
-        operations: &[Operation],
-    ) -> Result<Vec<(StepId, u64, u64)>, EngineError> {
-        // An undo goes back to where it was before; it leaves nothing behind but what it undoes.
-        let undoing = operations.iter().filter(|operation| matches!(operation.action, Action::Undo { .. }));
-        let undone: HashSet<StepId> =
-            undoing.filter_map(|operation| Some(operation.action.moved()?.after)).collect();
-        let (mut rewinds, mut at) = (Vec::new(), tip);
-        while let Some(stored) = at.and_then(|id| by_id.get(&id)) {
-            let step = &stored.checkpoint.step;
-            if step.kind == StepKind::Rewind
-                && !undone.contains(&step.id)
-                && let Some(onto) = step.parent
-            {
-                let detail = self.detail_of(step)?;
-                let target = detail.as_ref().and_then(|detail| detail.get("target")?.as_u64());
-                rewinds.push((onto, target.unwrap_or(0), step.number));
-            }
-            at = step.parent;
-        }
-        Ok(rewinds)
+        Ok(lines)
     }
 }
 
@@ -129,48 +134,81 @@ fn made(operations: &[Operation]) -> HashMap<&str, u64> {
     made
 }
 
-/// The steps of a branch that are on none before it.
-fn line(
-    branch: &Branch,
-    place: usize,
-    grew: &HashMap<StepId, (u64, Option<StepId>)>,
-    on: &mut HashMap<StepId, usize>,
-) -> Line {
-    let tip = &branch.tip.checkpoint.step;
-    let (mut first, mut own, mut at) = (None, 0, Some(tip.id));
-    let mut from = None;
-    while let Some((id, (number, parent))) = at.and_then(|id| Some((id, grew.get(&id)?))) {
-        if let Some(other) = on.get(&id) {
-            from = Some((*other, *number));
-            break;
-        }
-        on.insert(id, place);
-        (first, own, at) = (Some(*number), own + 1, *parent);
-    }
-    Line { name: branch.name.clone(), present: branch.present, tip: tip.number, from, first, own }
-}
-
 impl Lines {
-    /// Whether all steps are on one line, and none was left behind.
-    pub fn is_one(&self) -> bool {
-        self.branches.len() <= 1 && self.on.len() == self.grew.len() && self.rewinds.is_empty()
+    /// Adds a branch: its steps that are on none before it are its own.
+    fn add_branch(&mut self, branch: &Branch) {
+        let place = self.branches.len();
+        let tip = &branch.tip.checkpoint.step;
+        let upto = if branch.present { u64::MAX } else { self.graph.end_of(&branch.name, tip.id) };
+        let (mut from, mut first, mut own) = (None, None, 0);
+        let mut newer: Option<StepId> = None;
+        for segment in self.graph.walk(tip.id, upto) {
+            if segment.is_on {
+                match self.on.get(&segment.id) {
+                    Some(other) => from = from.or(Some((*other, segment.number))),
+                    None => {
+                        self.on.insert(segment.id, place);
+                        (first, own) = (Some(segment.number), own + 1);
+                    }
+                }
+                if branch.present {
+                    self.present.push(segment.id);
+                }
+                if let Some(newer) = newer.replace(segment.id) {
+                    self.previous.entry(newer).or_insert(segment.id);
+                }
+            }
+            let passed = self.passed.entry(segment.id).or_default();
+            let is_known = |(_, known): &(usize, LineSegment)| known.is_clean && known.upto >= segment.upto;
+            let goes_on_as_known = !branch.present && segment.is_clean && passed.iter().any(is_known);
+            passed.push((place, segment));
+            if goes_on_as_known {
+                break;
+            }
+        }
+        let name = branch.name.clone();
+        self.branches.push(Line { name, present: branch.present, tip: tip.number, from, first, own });
     }
 
-    /// Whether a rewind has left a step behind.
-    pub fn left_behind(&self, stored: &StoredCheckpoint) -> bool {
+    /// Whether all steps are on one line, and none was rolled back.
+    pub fn is_one(&self) -> bool {
+        self.branches.len() <= 1 && self.on.len() == self.graph.nodes.len() && self.graph.has_no_moves()
+    }
+
+    /// Whether a step was rolled back.
+    pub fn is_rolled_back(&self, stored: &StoredCheckpoint) -> bool {
         if self.is_one() {
             return false;
         }
+        match self.ends.get(&stored.checkpoint.step.id) {
+            Some((rolled_back, _)) => *rolled_back,
+            None => !self.is_on_line(stored),
+        }
+    }
+
+    /// Whether a step is on a line, seen by itself.
+    fn is_on_line(&self, stored: &StoredCheckpoint) -> bool {
         let step = &stored.checkpoint.step;
         if stored.checkpoint.trigger.is_some() {
-            return !self.on.contains_key(&step.id);
+            return self.on.contains_key(&step.id);
         }
-        // A step without files of its own went with the step it grew from, or stood between that and a rewind to it.
-        let Some(parent) = step.parent else { return false };
-        !self.on.contains_key(&parent)
-            || self.rewinds.iter().any(|(onto, target, rewind)| {
-                *onto == parent && *target < step.number && step.number < *rewind
-            })
+        // That a branch was made stays true; such a step hangs on the one where the branch begins.
+        if step.kind == StepKind::BranchCreated {
+            return true;
+        }
+        step.parent.is_none() || self.branch_of_light(step).is_some()
+    }
+
+    /// The first branch that a step without files of its own is on.
+    fn branch_of_light(&self, step: &Step) -> Option<usize> {
+        let passed = self.passed.get(&step.parent?)?;
+        passed.iter().find(|(_, at)| at.admits(step.session, step.number)).map(|(place, _)| *place)
+    }
+
+    /// The checkpoints on the line that the workspace stands on, newest first. The start of a call whose end was rolled back is
+    /// among them: it is where the line left that call.
+    pub fn present_line(&self) -> &[StepId] {
+        &self.present
     }
 
     /// The place among the branches of the one that a step is on, or was.
@@ -178,19 +216,51 @@ impl Lines {
         if self.branches.len() <= 1 {
             return 0;
         }
-        let step = &stored.checkpoint.step;
-        let of = |id: &StepId| self.on.get(id).or_else(|| self.was_on.get(id)).copied();
-        of(&step.id).or_else(|| of(&step.parent?)).unwrap_or(0)
+        match self.ends.get(&stored.checkpoint.step.id) {
+            Some((_, branch)) => *branch,
+            None => self.own_branch_of(&stored.checkpoint.step),
+        }
     }
 
-    /// The nearest kept step before one along the way it grew that fits, and its number.
-    pub fn grown_from(&self, step: StepId, fits: impl Fn(StepId) -> bool) -> Option<(StepId, u64)> {
-        let mut at = self.grew.get(&step)?.1;
-        while let Some((id, (number, parent))) = at.and_then(|id| Some((id, self.grew.get(&id)?))) {
-            if fits(id) {
-                return Some((id, *number));
+    fn own_branch_of(&self, step: &Step) -> usize {
+        let of = |id: &StepId| self.on.get(id).or_else(|| self.was_on.get(id)).copied();
+        of(&step.id).or_else(|| self.branch_of_light(step)).or_else(|| of(&step.parent?)).unwrap_or(0)
+    }
+
+    /// The checkpoint before another one: on its line if it is on one, otherwise on the line it was on.
+    pub fn before(&self, step: StepId) -> Option<StepId> {
+        let is_rolled_back = |id: &StepId| {
+            self.ends.get(id).map_or(!self.on.contains_key(id), |(rolled_back, _)| *rolled_back)
+        };
+        if !is_rolled_back(&step) {
+            let mut at = self.previous.get(&step);
+            while let Some(id) = at.filter(|id| is_rolled_back(id)) {
+                at = self.previous.get(id);
             }
-            at = *parent;
+            return at.copied();
+        }
+        // Steps of other sessions that stayed on the line lie between: it left where its own session went back to.
+        let session = self.graph.nodes.get(&step)?.session;
+        let passed = self.passed.get(&step).into_iter().flatten();
+        let limit = passed.filter_map(|(_, segment)| segment.gone.get(&session)).min();
+        let mut at = self.graph.nodes.get(&step)?.parent;
+        while let Some((id, node)) = at.and_then(|id| Some((id, self.graph.nodes.get(&id)?))) {
+            if is_rolled_back(&id) || limit.is_none_or(|limit| node.number <= *limit) {
+                return Some(id);
+            }
+            at = node.parent;
+        }
+        None
+    }
+
+    /// The nearest checkpoint before another one along the line that fits, and its number.
+    pub fn grown_from(&self, step: StepId, fits: impl Fn(StepId) -> bool) -> Option<(StepId, u64)> {
+        let mut at = self.before(step);
+        while let Some(id) = at {
+            if fits(id) {
+                return Some((id, self.graph.nodes.get(&id)?.number));
+            }
+            at = self.before(id);
         }
         None
     }

@@ -56,6 +56,8 @@ pub struct Pruned {
     pub hidden: usize,
     /// Checkpoints that are left.
     pub kept: usize,
+    /// Reruns whose own steps were given up; their branches stay.
+    pub reruns: usize,
     /// What was freed.
     pub swept: Swept,
 }
@@ -147,6 +149,9 @@ impl Workspace<'_> {
         mutations.push(Mutation::Purge { steps: purge });
         self.store().commit(None, &mutations)?;
         drop(lock);
+        let is_over = |limit: u64| Ok::<_, EngineError>(self.store().usage()?.total_bytes > limit);
+        let now = plan.rules.now || plan.rules.max_size.map_or(Ok(false), is_over)?;
+        let reruns = self.engine.give_up_reruns(now)?;
         let mut swept = self.engine.collect()?;
         let mut hidden = steps.len();
         if let Some(limit) = plan.rules.max_size {
@@ -156,7 +161,7 @@ impl Workspace<'_> {
             swept.bytes += freed.bytes;
         }
         let kept = self.checkpoints()?.len();
-        Ok(Pruned { operation, hidden, kept, swept })
+        Ok(Pruned { operation, hidden, kept, reruns, swept })
     }
 
     /// Gives up checkpoints until the store fits: automatic ones before manual ones, the oldest first, a few at a time.

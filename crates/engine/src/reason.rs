@@ -4,6 +4,7 @@
 //! change is worth a checkpoint and files have changed, a checkpoint is made first. So the mind of a moment is that of the
 //! newest such step at or before it, and giving up checkpoints never gives up what was thought.
 
+mod commands;
 mod history;
 mod joining;
 mod moment;
@@ -13,10 +14,11 @@ mod thinker;
 mod trial;
 mod verify;
 
+pub use self::commands::CommandRun;
 pub use self::history::{History, Line};
 pub use self::joining::Joined;
 pub use self::moment::{Moment, Seen};
-pub use self::recover::{Ran, Recovery};
+pub use self::recover::Recovery;
 pub use self::thinker::{Thinker, Thought};
 pub use self::trial::Begun;
 pub use self::verify::Verified;
@@ -34,8 +36,8 @@ impl Workspace<'_> {
         if let Some(text) = named {
             return self.find_session(text);
         }
-        let mut live = self.agent_sessions()?;
-        live.retain(|session| !session.info.imported && status(session, false, now) == "active");
+        let mut live = self.running_sessions()?;
+        live.retain(|session| status(session, false, now) == "active");
         match live.len() {
             0 => Ok(self.session.clone()),
             1 => Ok(live.remove(0)),

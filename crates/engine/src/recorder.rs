@@ -1,10 +1,9 @@
-//! From what an agent reports to steps: which look at the workspace is needed, who changed what, and how the conversation
-//! stands.
+//! From what an agent reports to steps: when the workspace is scanned, who changed what, and how the conversation stands.
 //!
-//! A call that can change something is looked at twice: before it runs, which is the checkpoint to go back to, and after it
-//! has run, which shows what it did. Calls that run at once share one look before the first and one after the last, because
-//! between them there is no moment at which the workspace stands still. Everything else is a light step: it has the
-//! conversation, and its files are those of the step it grew from.
+//! The workspace is scanned twice for every call that can change something: before it runs, which is the checkpoint to go back
+//! to, and after it has run, which shows what it did. Other calls that run at the same time, or that began and never ended,
+//! make no difference to that. Everything else is a light step: it has the conversation, and its files are those of the step
+//! it grew from.
 
 mod pages;
 mod together;
@@ -20,7 +19,7 @@ use stepback_mind::store::{Place, Written};
 use stepback_model::event::Event;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Started, Step, Trigger};
+use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Started, Step, StepKind, Trigger};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
@@ -119,14 +118,26 @@ pub struct Learned {
     pub imported: bool,
     /// The key is the event's own: whatever comes with it again is the same event, delivered again.
     pub once: bool,
-    /// Nothing is going on: calls still open never ended.
+    /// No call of the session is running: calls still open never ended.
     pub quiet: bool,
+    /// No call of the event's worker is running: its model turn, or the worker itself, is over.
+    pub turn_over: bool,
+    /// The agent runs this call only when no other call of the same worker is running.
+    pub one_by_one: bool,
+    /// The call can change something, even if the workspace is not scanned now.
+    pub can_change: bool,
+    /// The call changes nothing but the paths it names.
+    pub only_named: bool,
     /// The call was refused and never ran.
     pub never_ran: bool,
     /// The model has said its last word about a prompt, which is a turn of its own.
     pub answered: bool,
     /// A call that began and has not run yet: it waits at a breakpoint, and what changes meanwhile is not its doing.
     pub waiting: Option<String>,
+    /// How long it has waited, in microseconds.
+    pub waited: u64,
+    /// The input of the waiting call was changed.
+    pub edited: bool,
     /// What the session has cost more, in millionths of a dollar.
     pub cost: u64,
     /// The task list as it is now.
@@ -231,9 +242,10 @@ impl Workspace<'_> {
         let is_new = known.is_none();
         let mut session = known.unwrap_or_else(|| self.new_session(report));
         let objects = Known::new(self.store());
-        let begun = Begun::new(&objects, report, &mut session, step)?;
+        let counterpart = self.counterpart(&session, report, step)?;
+        let begun = Begun::new(&objects, report, &mut session, step)?.with_counterpart(counterpart);
         let mut set_head = None;
-        let (record, present, batch) = if calls::needs_look(&session.info, report) {
+        let (record, present, batch) = if report.effect != Effect::None {
             let _lock = self.lock_shared()?;
             let (head, before) = self.head_state()?;
             let mut written = None;
@@ -242,7 +254,7 @@ impl Workspace<'_> {
                     before.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
                 let authors = match unchanged {
                     true => None,
-                    false => Some(self.authors(&session, report)?),
+                    false => Some(self.authors(&session, report, (step, counterpart))?),
                 };
                 let arriving = Arriving { known: &objects, batch, pages: None };
                 let detail = begun.objects(&arriving, &mut session, state, authors.as_ref())?;
@@ -357,6 +369,28 @@ impl Workspace<'_> {
         Ok((Some(id), state))
     }
 
+    /// Writes which calls are running, for a step of the person that finds files or git changed since the head.
+    pub(crate) fn store_authors(
+        &self,
+        batch: &dyn ObjectBatch,
+        present: &State,
+    ) -> Result<Option<Hash>, EngineError> {
+        if self.store().working_sessions(self.record.id)?.is_empty() {
+            return Ok(None);
+        }
+        let (_, head) = self.head_state()?;
+        if head.is_some_and(|head| head.files == present.files && head.git == present.git) {
+            return Ok(None);
+        }
+        let authors = self.at_work_now(self.engine.env.now())?;
+        if authors.calls.is_empty() {
+            return Ok(None);
+        }
+        let detail = serde_json::json!({ "authors": authors });
+        let stored = stepback_model::json::store(batch, &detail, None);
+        stored.map(Some).map_err(writing::unstorable)
+    }
+
     /// Who may be changing something right now.
     pub(crate) fn at_work_now(&self, now: Timestamp) -> Result<Authors, EngineError> {
         let mut calls = Vec::new();
@@ -368,8 +402,34 @@ impl Workspace<'_> {
         Ok(calls::gathered(calls))
     }
 
-    /// Who was at work between the last look and this one.
-    fn authors(&self, session: &Session, report: &Report<'_>) -> Result<Authors, EngineError> {
+    /// The other step of the call that starts or ends with `report` where the session does not have it open: the start of one
+    /// that ends after it was abandoned, or the end of one whose start arrives after it.
+    fn counterpart(
+        &self,
+        session: &Session,
+        report: &Report<'_>,
+        step: StepId,
+    ) -> Result<Option<StepId>, EngineError> {
+        let Some(key) = &report.event.key else { return Ok(None) };
+        let other = match report.event.kind {
+            StepKind::ToolEnd if calls::ending(&session.info.open, report).is_none() => StepKind::ToolStart,
+            StepKind::ToolStart if step == Step::id_of(session.id, StepKind::ToolStart, key) => {
+                StepKind::ToolEnd
+            }
+            _ => return Ok(None),
+        };
+        let id = Step::id_of(session.id, other, key);
+        Ok(self.store().step(id)?.map(|_| id))
+    }
+
+    /// Who was at work between the last scan and this one. `ending` is the step that is recorded now, and the start of the call
+    /// it ends if that is not open any more.
+    fn authors(
+        &self,
+        session: &Session,
+        report: &Report<'_>,
+        (step, start): (StepId, Option<StepId>),
+    ) -> Result<Authors, EngineError> {
         let mut calls = Vec::new();
         for other in self.store().working_sessions(self.record.id)? {
             if other.id != session.id && other.info.ended_at.is_none() {
@@ -380,6 +440,7 @@ impl Workspace<'_> {
         let mut own = session.clone();
         own.info.open.retain(|open| Some(&open.call) != report.learned.waiting.as_ref());
         calls.extend(calls::at_work(&own, report.at));
+        calls.extend(calls::ended_unexpectedly(session, report, start, step));
         Ok(calls::gathered(calls))
     }
 }

@@ -4,17 +4,21 @@
 //! written down in this workspace's log: a step for every turn of its fate, and at the end a branch that holds the files it
 //! came to. The newest of those steps is what is known about it.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Action, Annotation, Facts, Step, StepKind, Trigger};
+use stepback_model::record::{self, Action, Annotation, Facts, Step, StepKind, Trigger};
 use stepback_model::state::State;
 use stepback_model::{ObjectKind, json as values};
 use stepback_store::Mutation;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::error::EngineError;
-use crate::workspace::Workspace;
+use crate::workspace::{Engine, Workspace};
 
 /// How far a rerun got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,10 +28,25 @@ pub enum Fate {
     Pending,
     /// It runs.
     Running,
-    /// It came to its end.
+    /// The agent came to its end, or to where it was to end.
     Completed,
+    /// Something was changed, and the rerun ended at the first model call that differs from the recording for it.
+    Diverged,
     /// It did not.
     Failed,
+}
+
+impl Fate {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Diverged => "diverged",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// What is known about a rerun.
@@ -54,6 +73,16 @@ pub struct Rerun {
 }
 
 impl Rerun {
+    /// How far it got, by its stable name: one whose process is gone has failed.
+    pub fn status(&self) -> &'static str {
+        if self.is_abandoned() { Fate::Failed.as_str() } else { self.status.as_str() }
+    }
+
+    /// Whether it came to files of its own, which then are those of its branch.
+    pub fn has_result(&self) -> bool {
+        self.session.is_some() || matches!(self.status, Fate::Completed | Fate::Diverged)
+    }
+
     /// Whether it says that it runs although its process is gone.
     pub fn is_abandoned(&self) -> bool {
         let at_work = matches!(self.status, Fate::Pending | Fate::Running);
@@ -61,11 +90,51 @@ impl Rerun {
     }
 }
 
+/// How long the steps of a rerun stay complete after its end, in microseconds: long enough to compare it with the original.
+const KEPT_FOR: i64 = 3_600_000_000;
+
+impl Engine<'_> {
+    /// Gives up the states in the scratch workspaces of reruns that are over; the next collection frees what only they needed.
+    /// What a rerun did stays on record, and its files are those of its branch. Those of the last hour stay unless `now` is set.
+    /// Returns how many workspaces were given up.
+    pub fn give_up_reruns(&self, now: bool) -> Result<usize, EngineError> {
+        let mut given_up = 0;
+        for record in self.store.workspaces()?.into_iter().filter(record::Workspace::is_rerun) {
+            let root = PathBuf::from(OsString::from_vec(record.root.clone()));
+            let newest = self.store.steps(record.id, &Query { limit: Some(1), ..Query::default() })?;
+            let last = newest.first().map_or(record.created_at, |stored| stored.checkpoint.step.at);
+            let age = self.env.now().as_micros().saturating_sub(last.as_micros());
+            // One that runs, or whose directory was kept, is still in use.
+            if root.exists() || !(now || age > KEPT_FOR) {
+                continue;
+            }
+            let Some(workspace) = self.find_workspace(&root)? else { continue };
+            let all = self.store.checkpoints(record.id)?;
+            let steps: Vec<StepId> =
+                all.iter().filter(|stored| !stored.purged).map(|stored| stored.checkpoint.step.id).collect();
+            if steps.is_empty() {
+                continue;
+            }
+            let operation =
+                workspace.operation("give up a rerun".to_owned(), Action::Prune { steps: steps.clone() });
+            let mutations = [
+                Mutation::SetHidden { steps: steps.clone(), by: Some(operation.id) },
+                Mutation::Purge { steps: steps.clone() },
+                Mutation::AppendOp(operation),
+            ];
+            self.store.commit(None, &mutations)?;
+            // Only what is hidden can be given up; but what the rerun did can still be read and compared.
+            self.store.commit(None, &[Mutation::SetHidden { steps, by: None }])?;
+            given_up += 1;
+        }
+        Ok(given_up)
+    }
+}
+
 impl Workspace<'_> {
     /// Writes down what is known about a rerun now.
     pub fn note_rerun(&self, rerun: &Rerun) -> Result<(), EngineError> {
-        let status = json!(rerun.status);
-        let word = status.as_str().unwrap_or_default();
+        let word = rerun.status.as_str();
         let (step, batch) =
             self.rerun_step(StepKind::StateChange, rerun, format!("rerun {}: {word}", rerun.branch), None)?;
         let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
@@ -114,7 +183,7 @@ impl Workspace<'_> {
         let id = step.id;
         let operation = self.operation(
             format!("keep {} as a branch", rerun.branch),
-            Action::BranchCreate { name: rerun.branch.clone(), step: id },
+            Action::BranchCreate { name: rerun.branch.clone(), step: id, upto: None },
         );
         let mutations = [
             Mutation::AppendStep {

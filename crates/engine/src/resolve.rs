@@ -1,8 +1,8 @@
 //! From a point to the step it names. One resolver for every surface.
 
 use jiff::tz::TimeZone;
-use stepback_model::point::{Anchor, Nth, PointError, PointExpr};
-use stepback_model::record::{Session, StepKind};
+use stepback_model::point::{Anchor, Nth, PointError, PointExpr, is_id_prefix};
+use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_model::when;
 use stepback_store::port::{Query, StoredCheckpoint};
@@ -37,7 +37,7 @@ impl Workspace<'_> {
         };
         let resolver = Resolver { workspace: self, text, all: &all, session, now, zone };
         let found = resolver.resolve(&point).map_err(wrong)?;
-        resolver.back(found, point.back).map_err(wrong)
+        resolver.back(found, point.back)
     }
 
     /// The steps from `from` back to the beginning, along the line they grew on.
@@ -186,9 +186,15 @@ impl<'s> Resolver<'s> {
                 let query = Query { limit: Some(1), ..Query::default() };
                 let newest = workspace.store().steps(workspace.record.id, &query).unwrap_or_default().pop();
                 let newest = newest.map_or(0, |stored| stored.checkpoint.step.number);
-                Err(self
-                    .error(format!("there is no step #{number}; the newest is #{newest}"))
-                    .suggest([format!("#{newest}")]))
+                let mut error = self.error(no_step(number, newest)).suggest([format!("#{newest}")]);
+                // Digits alone may have been copied from an id.
+                if self.text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+                    error.what.push_str(&format!("; \"id:{number}\" is the step whose id starts so"));
+                }
+                if !self.with_prefix(&number.to_string()).is_empty() {
+                    error.suggestions.push(format!("id:{number}"));
+                }
+                Err(error)
             }
         }
     }
@@ -233,8 +239,7 @@ impl<'s> Resolver<'s> {
         if !labelled.is_empty() {
             return self.one_of(labelled, &format!("the label \"{name}\""));
         }
-        let is_hex = name.len() >= 4 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if is_hex {
+        if is_id_prefix(name) {
             let matching = self.with_prefix(name);
             if !matching.is_empty() {
                 return self.one_of(matching, &format!("an id starting with {name}"));
@@ -242,10 +247,6 @@ impl<'s> Resolver<'s> {
         }
         if let Ok(Some(tip)) = self.workspace.branch_tip(name) {
             return Ok(tip);
-        }
-        // A plain number is a step: shells take an unquoted `#3` for a comment.
-        if let Ok(number) = name.parse::<u64>() {
-            return self.step(number);
         }
         if is_time {
             return self.at(name);
@@ -331,44 +332,62 @@ impl<'s> Resolver<'s> {
         shown
     }
 
-    /// Goes back `count` steps along the line. A rewind stands for its target, so it does not count.
-    fn back(&self, from: StoredCheckpoint, count: u64) -> Result<StoredCheckpoint, PointError> {
+    /// Goes back `count` states along the line that led to a step. Steps that are not on it do not count, nor do those that only
+    /// save what was there before a move, nor those that changed nothing: a rewind to a point stands for that point.
+    fn back(&self, from: StoredCheckpoint, count: u64) -> Result<StoredCheckpoint, EngineError> {
         if count == 0 {
             return Ok(from);
         }
-        let steps = line(self.all, &from);
-        // Standing at a full rewind means standing at its target, which is the next step of the line.
-        let counted: Vec<_> = steps
-            .into_iter()
-            .filter(|stored| {
-                let step = &stored.checkpoint.step;
-                let stands_for_itself = step.kind != StepKind::Rewind || self.is_partial(stored);
-                stands_for_itself
-                    && (stored.checkpoint.hidden_by.is_none() || step.id == from.checkpoint.step.id)
-            })
-            .collect();
-        usize::try_from(count).ok().and_then(|index| counted.get(index)).cloned().ok_or_else(|| {
+        let graph = self.workspace.line_graph(self.all, &self.workspace.operations()?)?;
+        let by_id = self.all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
+        let line = graph.line_to(&from, &by_id);
+        let mut counted: Vec<&StoredCheckpoint> = Vec::new();
+        let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+        for stored in line {
+            let is_start = counted.is_empty();
+            if stored.checkpoint.hidden_by.is_some() && !is_start {
+                continue;
+            }
+            match counted.last().copied() {
+                Some(newer) if self.is_same_state(newer, stored) => {
+                    // Of several with the same state, the one is meant that came to it, or that a person made.
+                    let is_named =
+                        |stored: &StoredCheckpoint| stored.checkpoint.trigger == Some(Trigger::Manual);
+                    if is_named(newer) && is_named(stored) {
+                        counted.push(stored);
+                    } else if counted.len() > 1 && !is_named(newer) {
+                        counted.pop();
+                        counted.push(stored);
+                    }
+                }
+                _ => counted.push(stored),
+            }
+            // One further, because the last may yet be replaced by one with the same state.
+            if counted.len() > wanted.saturating_add(1) {
+                break;
+            }
+        }
+        counted.get(wanted).map(|stored| (*stored).clone()).ok_or_else(|| {
             let most = counted.len().saturating_sub(1);
-            self.error(format!("there are only {most} steps before {}", describe(&from)))
+            let error = self.error(format!("there are only {most} steps before {}", describe(&from)));
+            EngineError::Point(error.to_string())
         })
     }
 
-    /// Whether a rewind took back only some changes, so that its state is one of its own.
-    fn is_partial(&self, stored: &StoredCheckpoint) -> bool {
-        let parent = stored.checkpoint.step.parent;
-        let Some(target) = self.all.iter().find(|other| Some(other.checkpoint.step.id) == parent) else {
-            return true;
-        };
-        if target.checkpoint.step.state == stored.checkpoint.step.state {
-            return false;
+    /// Whether a step and one before it have the same state. What a rewind went to is known by its files: it may have left git
+    /// as it was.
+    fn is_same_state(&self, newer: &StoredCheckpoint, older: &StoredCheckpoint) -> bool {
+        if newer.checkpoint.step.kind != StepKind::Rewind {
+            return self.workspace.has_equal_files(newer, older);
         }
-        // A rewind that left git as it was is still a whole one: files decide.
         let files = |stored| self.workspace.state_of(stored).ok().map(|state| state.files);
-        match (files(target), files(stored)) {
-            (Some(target), Some(stored)) => target != stored,
-            _ => true,
-        }
+        files(newer).is_some_and(|newer| Some(newer) == files(older))
     }
+}
+
+/// What to say about a step number that is not in use.
+pub(crate) fn no_step(number: u64, newest: u64) -> String {
+    format!("there is no step {number} (the last is {newest})")
 }
 
 /// Edit distance, for suggestions.

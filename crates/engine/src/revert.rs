@@ -126,9 +126,14 @@ impl<'a> Reverter<'a> {
         if same(&now, wanted) {
             return Ok(());
         }
-        let stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
-        if !stored(&now) || !stored(wanted) {
-            self.left_alone.push(LeftAlone::uncovered(path.clone(), "its content is not covered"));
+        let skipped = |node: &Option<Node>| node.as_ref().and_then(Node::skipped);
+        if let Some(reason) = skipped(&now).or(skipped(wanted)) {
+            let is_expected = reason.is_by_rule() || now.is_none() || wanted.is_none();
+            let reason = format!("its content is not covered ({})", reason.describe());
+            self.left_alone.push(match is_expected {
+                true => LeftAlone::uncovered(path.clone(), reason),
+                false => LeftAlone::conflict(path.clone(), reason),
+            });
             return Ok(());
         }
         if same(&now, left) {

@@ -14,9 +14,11 @@ use stepback_store::port::StoredCheckpoint;
 use stepback_worktree::apply::Outcome;
 use stepback_worktree::scan::single::{Looker, Single};
 
+use crate::databases::{HeldChange, with_files_beside};
 use crate::diff;
 use crate::direct::{direct, is_git_dir, limited, links_leading_out};
 use crate::error::EngineError;
+use crate::kept::{Audience, KeptChange, why_unchanged};
 use crate::path_filter::PathFilter;
 use crate::reason::Joined;
 use crate::revert::Lookup;
@@ -32,9 +34,9 @@ pub struct Request {
     pub paths: Vec<String>,
     /// Only these changes, numbered as [`Workspace::numbered_changes`] lists them.
     pub changes: Vec<usize>,
-    /// The last so many changes.
+    /// The last so many changes of agents, or of `session`; of anyone with `everything`.
     pub last: Option<usize>,
-    /// All changes.
+    /// All changes of agents, or of `session`; of anyone with `everything`.
     pub all: bool,
     /// Git directories too.
     pub git: bool,
@@ -44,6 +46,10 @@ pub struct Request {
     pub session: Option<SessionId>,
     /// Only these hunks of the one change that is chosen, counted from 1.
     pub hunks: Vec<usize>,
+    /// Who reads the plan.
+    pub audience: Audience,
+    /// The conversation goes back to the point as well: the state that is reached has that of the point.
+    pub conversation: bool,
 }
 
 /// A rewind that is planned and not yet applied.
@@ -54,6 +60,12 @@ pub struct Prepared {
     pub warnings: Vec<String>,
     /// What it is, in words: `rewind to #3 "before refactoring"`.
     pub summary: String,
+    /// What stays because the user or another session changed it.
+    pub kept: Vec<KeptChange>,
+    /// Paths that the same request with `everything` would change and this plan does not, or only in part.
+    pub everything_changes: Vec<RelPath>,
+    /// Why the plan changes no file, if it does not.
+    pub unchanged_because: Option<String>,
     /// Whether git directories take part.
     pub git: bool,
     /// The session that asks for it, if an agent does so by itself.
@@ -67,8 +79,14 @@ pub struct Prepared {
     pub(crate) detail: Option<Hash>,
     /// The branch that is left and the one that is entered.
     pub(crate) branches: Option<(String, String)>,
+    /// The step whose conversation the reached state has; `None` if the conversation stays as it is.
+    pub(crate) conversation_from: Option<StepId>,
     pub(crate) lock: Option<WorkspaceLock>,
     pub(crate) epoch: u64,
+    /// Changes of databases that a process has open; [`Prepared::force`] makes them part of the plan.
+    pub(crate) held: Vec<HeldChange>,
+    /// Whether databases are replaced although a process has them open.
+    pub(crate) forced: bool,
 }
 
 impl Prepared {
@@ -96,6 +114,8 @@ pub struct Report {
     pub outcomes: Vec<(PlannedChange, Outcome)>,
     /// What the plan left alone from the start.
     pub left_alone: Vec<LeftAlone>,
+    /// What stayed because the user or another session changed it.
+    pub kept: Vec<KeptChange>,
     /// What happened to the board of an agent, if that went with the files.
     pub board: Option<Joined>,
 }
@@ -103,6 +123,10 @@ pub struct Report {
 impl Workspace<'_> {
     /// Plans a rewind.
     pub fn prepare_rewind(&self, request: &Request) -> Result<Prepared, EngineError> {
+        self.check_open_files(self.plan_rewind(request)?)
+    }
+
+    fn plan_rewind(&self, request: &Request) -> Result<Prepared, EngineError> {
         let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
         if by_change {
             return self.prepare_changes(request);
@@ -114,7 +138,7 @@ impl Workspace<'_> {
         let lock = self.lock_exclusive()?;
         let wanted = self.state_of(target)?;
         let present = match filter.literal_paths() {
-            Some(paths) if !request.git => match self.present_at(&paths, &wanted)? {
+            Some(paths) if !request.git => match self.present_at(&with_files_beside(paths), &wanted)? {
                 Some(present) => present,
                 None => self.committed_present()?,
             },
@@ -123,18 +147,28 @@ impl Workspace<'_> {
         let scope = self.scope(request, target, &present)?;
         let source = StoreSource(self.store());
         let changes = diff::trees(&source, present.state.files, wanted.files)?;
-        let mut changes = limited(changes, &filter);
+        let mut changes = match filter.is_empty() {
+            true => changes,
+            false => {
+                let databases = self.database_files(&filter, &changes)?;
+                limited(changes, &|change| filter.matches(&change.path) || databases.contains(&change.path))
+            }
+        };
         let matched = !changes.is_empty();
-        if let Some(scope) = &scope
-            && !scope.is_everything()
-        {
-            let scoped = self.prepare_scoped(request, target, scope, &filter, &present)?;
-            return Ok(Prepared { present, lock: Some(lock), ..scoped });
+        let about = scope.as_ref().map(|scope| (scope.sessions().clone(), scope.is_everything()));
+        let scope = scope.filter(|scope| !scope.is_everything());
+        if let Some(scope) = scope.as_ref().filter(|scope| scope.is_on_line) {
+            let whole = direct(changes);
+            let scoped = self.prepare_scoped(request, target, scope, &filter, &present, &whole)?;
+            let conversation_from = request.conversation.then_some(target.checkpoint.step.id);
+            return Ok(Prepared { present, lock: Some(lock), conversation_from, ..scoped });
         }
         let mut warnings = Vec::new();
         let mut git_target = None;
         let mut left_alone = Vec::new();
-        if request.git {
+        if let Some(mover) = scope.as_ref().and_then(|scope| scope.foreign_git.as_ref()) {
+            left_alone.extend(self.moved_git(&present, mover, request.audience)?);
+        } else if request.git {
             git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
             let git = diff::git(&source, &present.state, &wanted)?;
             // A repository that came later is not ours to remove, and half of one is worse than either.
@@ -161,22 +195,39 @@ impl Workspace<'_> {
         let mut plan = direct(changes);
         plan.left_alone.append(&mut left_alone);
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        let (kept, everything_changes) = match &scope {
+            Some(scope) => {
+                self.keep_foreign(&mut plan, scope, &filter, &wanted, &present, request.audience)?
+            }
+            None => Default::default(),
+        };
+        let is_kept = |path: &RelPath| everything_changes.contains(path);
+        self.complete_databases(&mut plan, present.state.files, &|_| wanted.files, &is_kept)?;
         warnings.extend(links_leading_out(&plan));
         let what =
             if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
         let with_git = if request.git { " with git" } else { "" };
         let summary = format!("rewind{what} to {}{with_git}", describe(target));
         // The line goes on from the checkpoint whose files the target has.
-        let onto = match filter.is_empty() {
-            true => Some(self.kept_base(target)?.checkpoint.step.id),
-            false => None,
+        let (onto, detail) = match filter.is_empty() {
+            true => {
+                let detail = self.store_target(target, about.as_ref())?;
+                (Some(self.kept_base(target)?.checkpoint.step.id), detail)
+            }
+            false => (None, None),
         };
-        let detail = self.store_target(target)?;
         let epoch = self.store().epoch()?;
+        let unchanged_because = plan.is_empty().then(|| {
+            let already = format!("the files{what} already are as they were at {}", describe(target));
+            why_unchanged(&describe(target), &kept, &plan.left_alone, request.audience).unwrap_or(already)
+        });
         Ok(Prepared {
             plan,
             warnings,
             summary,
+            kept,
+            everything_changes,
+            unchanged_because,
             git: request.git,
             by: None,
             onto,
@@ -184,8 +235,11 @@ impl Workspace<'_> {
             git_target,
             detail,
             branches: None,
+            conversation_from: request.conversation.then_some(target.checkpoint.step.id),
             lock: Some(lock),
             epoch,
+            held: Vec::new(),
+            forced: false,
         })
     }
 
@@ -247,7 +301,8 @@ impl Workspace<'_> {
             }
         }
         let files = treeedit::edit(&source, &*batch, state.files, edits)?;
-        let state = State { files: Some(files), ..state };
+        let mut state = State { files: Some(files), git: state.git, ..State::default() };
+        self.fill_session_slots(&mut state)?;
         let hash = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
         let batch = batch.finish()?;
         self.store().commit(Some(batch), &[])?;

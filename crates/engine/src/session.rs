@@ -15,14 +15,19 @@ use crate::workspace::{Engine, Workspace};
 /// After so long without a word, a session is not called active any more. In microseconds.
 const QUIET: i64 = 3_600_000_000;
 
-/// How a session is doing. In this order of words.
-pub const STATUSES: [&str; 4] = ["active", "idle", "stopped", "ended"];
+/// How many candidates an error lists.
+const SHOWN: usize = 5;
 
-/// How a session is doing: `stopped` at a breakpoint, `ended`, `idle` if nothing was heard of it for an hour, or `active`.
+/// How a session is doing. In this order of words.
+pub const STATUSES: [&str; 5] = ["active", "idle", "stopped", "ended", "prepared"];
+
+/// How a session is doing: `stopped` at a breakpoint, `ended`, `prepared` if it is a fork that was never started, `idle` if
+/// nothing was heard of it for an hour, or `active`.
 pub fn status(session: &Session, is_stopped: bool, now: Timestamp) -> &'static str {
     match session.info.ended_at {
         _ if is_stopped => "stopped",
         Some(_) => "ended",
+        None if is_prepared(session) => "prepared",
         None if now.as_micros().saturating_sub(seen(session).as_micros()) > QUIET => "idle",
         None => "active",
     }
@@ -33,7 +38,62 @@ pub fn seen(session: &Session) -> Timestamp {
     session.info.seen_at.unwrap_or(session.started_at)
 }
 
+/// Whether a session is a fork that is ready to be started and never was.
+pub fn is_prepared(session: &Session) -> bool {
+    let info = &session.info;
+    info.forked_from.is_some()
+        && info.seen_at.is_none_or(|seen| seen <= session.started_at)
+        && info.iteration == 0
+        && info.prompt.is_none()
+        && info.open.is_empty()
+}
+
+/// Whether a session may still be running: it was recorded as it ran, and its end was not.
+pub fn is_running(session: &Session) -> bool {
+    session.info.ended_at.is_none() && !session.info.imported && !is_prepared(session)
+}
+
+/// Why nothing can be delivered to a session, as the end of a sentence about it; `None` if it may be running.
+pub fn why_not_running(session: &Session, now: Timestamp) -> Option<String> {
+    match session.info.ended_at {
+        Some(at) => Some(format!("ended {}", at.ago(now))),
+        None if session.info.imported => Some("was imported and does not run here".into()),
+        None if is_prepared(session) => Some("is prepared and was not started yet".into()),
+        None => None,
+    }
+}
+
 impl Workspace<'_> {
+    /// Sessions of agents that may be running, the one that did something last first.
+    pub fn running_sessions(&self) -> Result<Vec<Session>, EngineError> {
+        let mut sessions = self.agent_sessions()?;
+        sessions.retain(is_running);
+        Ok(sessions)
+    }
+
+    /// Refuses a session that nothing can be delivered to, and says which are running.
+    pub fn expect_running(&self, session: &Session, now: Timestamp) -> Result<(), EngineError> {
+        let Some(why) = why_not_running(session, now) else { return Ok(()) };
+        Err(EngineError::NotRunning(format!(
+            "session {} {} {why}; {}",
+            session.agent,
+            session.id.short(),
+            self.list_running()?
+        )))
+    }
+
+    /// Which agents are running here, as a sentence without its full stop.
+    pub fn list_running(&self) -> Result<String, EngineError> {
+        let names: Vec<String> = (self.running_sessions()?.iter())
+            .map(|session| format!("{} {}", session.agent, session.id.short()))
+            .collect();
+        Ok(match names.as_slice() {
+            [] => "no agent is running here".into(),
+            [one] => format!("{one} is running here"),
+            several => format!("{} are running here", several.join(", ")),
+        })
+    }
+
     /// Sessions of agents, the one that did something last first. Where gaps are noted is none.
     pub fn agent_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = self.store().sessions(self.record.id)?;
@@ -59,13 +119,31 @@ impl Workspace<'_> {
 impl Engine<'_> {
     /// Like [`Workspace::find_session`], among the sessions of every workspace in the store.
     pub fn find_session_anywhere(&self, text: &str) -> Result<Session, EngineError> {
-        one_named(self.all_sessions()?, text, "this store")
+        // A rerun may have the agent's own id of the session it repeats.
+        let of = "this store";
+        one_named(self.project_sessions()?, text, of).or_else(|_| one_named(self.all_sessions()?, text, of))
     }
 
     /// The sessions of every workspace in the store.
     pub fn all_sessions(&self) -> Result<Vec<Session>, EngineError> {
         let mut sessions = Vec::new();
         for workspace in self.store.workspaces()? {
+            sessions.extend(self.store.sessions(workspace.id)?);
+        }
+        Ok(sessions)
+    }
+
+    /// The workspaces in the store that are a project: all but the scratch directories of reruns. Oldest first.
+    pub fn project_workspaces(&self) -> Result<Vec<record::Workspace>, EngineError> {
+        let mut workspaces = self.store.workspaces()?;
+        workspaces.retain(|workspace| !workspace.is_rerun());
+        Ok(workspaces)
+    }
+
+    /// The sessions of every project in the store, without those of reruns.
+    pub fn project_sessions(&self) -> Result<Vec<Session>, EngineError> {
+        let mut sessions = Vec::new();
+        for workspace in self.project_workspaces()? {
             sessions.extend(self.store.sessions(workspace.id)?);
         }
         Ok(sessions)
@@ -92,21 +170,29 @@ impl Engine<'_> {
 
 /// The one of these sessions that `text` is the beginning of an id of.
 fn one_named(sessions: Vec<Session>, text: &str, of: &str) -> Result<Session, EngineError> {
+    if text.is_empty() {
+        return Err(EngineError::Point("the id of a session is missing".into()));
+    }
     let wanted = text.to_ascii_lowercase();
     let named = |session: &Session| {
         session.id.to_string().starts_with(&wanted)
             || session.info.external.as_ref().is_some_and(|id| id.to_ascii_lowercase().starts_with(&wanted))
     };
     let mut found: Vec<Session> = sessions.into_iter().filter(named).collect();
-    let exact = |session: &Session| session.info.external.as_deref() == Some(text);
+    // A whole id names its session, however many others start with it.
+    let exact = |session: &Session| {
+        session.info.external.as_deref() == Some(text) || session.id.to_string() == wanted
+    };
     if found.iter().any(exact) {
         found.retain(exact);
     }
-    match (found.pop(), found.len()) {
-        (Some(session), 0) => Ok(session),
-        (Some(_), more) => {
-            Err(EngineError::Point(format!("{} sessions of {of} start with {text}", more + 1)))
-        }
-        (None, _) => Err(EngineError::Point(format!("no session of {of} starts with {text}"))),
+    if found.len() > 1 {
+        let names =
+            found.iter().take(SHOWN).map(|session| format!("{} {}", session.agent, session.id.short()));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = if found.len() > SHOWN { ", …" } else { "" };
+        let count = found.len();
+        return Err(EngineError::Point(format!("{count} sessions of {of} start with {text}: {names}{more}")));
     }
+    found.pop().ok_or_else(|| EngineError::Point(format!("no session of {of} starts with {text}")))
 }

@@ -5,12 +5,14 @@ use stepback_model::ids::{OpId, StepId};
 use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
+use stepback_model::point::is_id_prefix;
 use stepback_model::record::{Action, Move, OpStatus, Operation, SessionInfo};
 use stepback_model::state::GitState;
 use stepback_model::tree::{Content, Node, SkipReason};
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
+use crate::databases::with_files_beside;
 use crate::diff;
 use crate::error::EngineError;
 use crate::journal::Purpose;
@@ -49,6 +51,31 @@ impl Workspace<'_> {
     /// Operations, newest first.
     pub fn operations(&self) -> Result<Vec<Operation>, EngineError> {
         Ok(self.store().operations(self.record.id)?)
+    }
+
+    /// The operation with this number (`12`, `#12`), or the only one whose id starts with the text. As in points, digits alone
+    /// are a number: an id needs a letter, or `id:` before it.
+    pub fn find_operation(&self, text: &str) -> Result<OpId, EngineError> {
+        let operations = self.operations()?;
+        let unknown = |what: String| EngineError::Point(what);
+        if let Ok(number) = text.strip_prefix('#').unwrap_or(text).parse::<u64>() {
+            let newest = operations.first().map_or(0, |op| op.number);
+            let found = operations.iter().find(|op| op.number == number).map(|op| op.id);
+            return found
+                .ok_or_else(|| unknown(format!("there is no operation {number} (the last is {newest})")));
+        }
+        let prefix = match text.strip_prefix("id:") {
+            Some(prefix) if !prefix.is_empty() => prefix,
+            None if is_id_prefix(text) => text,
+            _ => return Err(unknown(format!("there is no operation {text}"))),
+        };
+        let prefix = prefix.to_ascii_lowercase();
+        let mut found = operations.iter().filter(|op| op.id.to_string().starts_with(&prefix));
+        match (found.next(), found.next()) {
+            (Some(op), None) => Ok(op.id),
+            (None, _) => Err(unknown(format!("there is no operation {text}"))),
+            (Some(_), Some(_)) => Err(unknown(format!("several operations start with {prefix}"))),
+        }
     }
 
     /// Plans the undo of `op`, or of the newest operation in force.
@@ -197,6 +224,8 @@ impl Workspace<'_> {
             reverter.take_back(change)?;
         }
         let mut plan = reverter.finish(&mut Lookup::new(&source, wanted.files))?;
+        // What the move did not change, and is not as it was then, came later.
+        self.complete_databases(&mut plan, present.state.files, &|_| wanted.files, &|_| true)?;
         let finished = batch.finish()?;
         self.store().commit(Some(finished), &[])?;
         let mut warnings = Vec::new();
@@ -206,19 +235,33 @@ impl Workspace<'_> {
             self.reverse_git(&wanted, &left, &present, &mut plan, &mut warnings)?;
         }
         plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
-        Ok(Prepared {
+        let unchanged_because = plan.is_empty().then(|| match plan.left_alone.is_empty() {
+            true => "the files already are as they were before it".to_string(),
+            false => "what it changed is left alone for the reasons listed".to_string(),
+        });
+        // Where the move was made on another branch, its line is not this one.
+        let line = self.ancestry(&self.head()?)?;
+        let is_here = line.iter().any(|stored| stored.checkpoint.step.id == moved.after);
+        self.check_open_files(Prepared {
             plan,
             warnings,
             summary,
+            kept: Vec::new(),
+            everything_changes: Vec::new(),
+            unchanged_because,
             git: moved.git,
             by: None,
-            onto: Some(moved.before),
+            onto: (is_here || moved.branches.is_some()).then_some(moved.before),
             present,
             git_target,
             detail: None,
             branches: moved.branches.clone().map(|(from, to)| (to, from)),
+            // What went back together comes back together.
+            conversation_from: moved.conversation_from.map(|_| moved.before),
             lock: Some(lock),
             epoch: self.store().epoch()?,
+            held: Vec::new(),
+            forced: false,
         })
     }
 
@@ -232,7 +275,7 @@ impl Workspace<'_> {
         const FEW: usize = 100;
         if !git && effect.len() <= FEW {
             let paths: Vec<_> = effect.iter().map(|change| change.path.clone()).collect();
-            if let Some(present) = self.present_at(&paths, wanted)? {
+            if let Some(present) = self.present_at(&with_files_beside(paths), wanted)? {
                 return Ok(present);
             }
         }
@@ -375,7 +418,7 @@ fn log_reversal(
     vec![match &operation.action {
         Action::BranchCreate { name, .. } if undo => drop(name),
         Action::BranchDelete { name, .. } if !undo => drop(name),
-        Action::BranchCreate { name, step } | Action::BranchDelete { name, step } => set(name, step),
+        Action::BranchCreate { name, step, .. } | Action::BranchDelete { name, step } => set(name, step),
         Action::BranchRename { from, to, step } => {
             let (gone, back) = if undo { (to, from) } else { (from, to) };
             return vec![drop(gone), set(back, step)];

@@ -292,7 +292,7 @@ impl<'a> Workspace<'a> {
 
     /// Looks at the whole workspace and stores what is new. Needs a lock held by the caller.
     pub fn present(&self) -> Result<Present, EngineError> {
-        self.present_with(Look::Everything, &mut |_, _| Ok(()))
+        self.present_with(Look::Everything, &mut |_, state| self.fill_session_slots(state))
     }
 
     /// Like [`Self::present`], but looks as `look` says; `fill` may write more objects and set other slots of the state.

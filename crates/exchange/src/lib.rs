@@ -62,6 +62,16 @@ pub struct Response {
     pub left_out: u64,
 }
 
+impl Response {
+    /// The header by which the proxy says that an answer comes from a recording: no model was asked.
+    pub const REPLAYED: &'static str = "x-stepback-replayed";
+
+    /// Whether it came from a recording, so that it cost nothing.
+    pub fn is_replayed(&self) -> bool {
+        self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(Self::REPLAYED))
+    }
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }

@@ -11,7 +11,7 @@ mod normal;
 mod words;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{Exchange, Request, Wire};
 
@@ -25,6 +25,24 @@ pub struct Places {
     pub recorded: Vec<(PathBuf, &'static str)>,
     /// The same of the present run.
     pub present: Vec<(PathBuf, &'static str)>,
+}
+
+/// Takes out of what was said what differs between any two runs: directories, ids, times.
+#[derive(Debug)]
+pub struct TextNormalizer(Directories);
+
+impl TextNormalizer {
+    /// For runs in these directories, which all mean the same.
+    pub fn new<'a>(directories: impl Iterator<Item = &'a Path>) -> Self {
+        let places: Vec<(PathBuf, &'static str)> =
+            directories.map(|path| (path.to_path_buf(), "{directory}")).collect();
+        Self(Directories::new(places.iter()))
+    }
+
+    /// A value with all its texts in their normal form.
+    pub fn value(&self, value: &serde_json::Value) -> serde_json::Value {
+        normal::normal(value, &mut |text| words::plain(text, &self.0))
+    }
 }
 
 /// One difference between the request and the recorded one it is nearest to.

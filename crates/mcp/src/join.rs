@@ -77,9 +77,7 @@ impl Whose {
 
 /// Sessions of agents that were recorded here and have not ended.
 fn going_on(workspace: &Workspace<'_>) -> Result<Vec<Session>, Trouble> {
-    let mut live = workspace.agent_sessions()?;
-    live.retain(|session| !session.info.imported && session.info.ended_at.is_none());
-    Ok(live)
+    Ok(workspace.running_sessions()?)
 }
 
 /// Sessions of agents that are at work here.

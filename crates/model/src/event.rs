@@ -6,8 +6,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::hash::{Hash, ObjectKind};
 use crate::record::StepKind;
 use crate::time::Timestamp;
+
+/// Digits of the hash in the id of a call that has none of its agent's.
+const DERIVED: usize = 12;
 
 /// Something that went wrong, as it was reported.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -23,6 +27,38 @@ pub struct Trouble {
     /// What caused it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
+}
+
+impl Trouble {
+    /// The error that a reported value stands for. Many tools always send an error field: one that is empty (`null`, `false`,
+    /// zero, an empty text, or a list or object of nothing else) says that nothing went wrong.
+    pub fn reported(value: &Value) -> Option<Self> {
+        if is_nothing(value) {
+            return None;
+        }
+        let text = |place: &str| value.pointer(place).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let message = match value {
+            Value::String(text) => text.clone(),
+            Value::Bool(_) => "it failed".to_owned(),
+            _ => ["/message", "/data/message"]
+                .into_iter()
+                .find_map(text)
+                .map_or_else(|| value.to_string(), str::to_owned),
+        };
+        Some(Self { message, ..Self::default() })
+    }
+}
+
+/// Whether a value says nothing at all.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(is_set) => !is_set,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.iter().all(is_nothing),
+        Value::Object(fields) => fields.values().all(is_nothing),
+    }
 }
 
 /// One thing an agent reported.
@@ -72,6 +108,19 @@ pub struct Event {
 }
 
 impl Event {
+    /// The id of a call whose agent gives calls none: it follows from the tool and the input.
+    pub fn derived_call(tool: &str, input: &Value) -> String {
+        let described = format!("{tool} {input}");
+        format!("{tool}#{}", &Hash::of(ObjectKind::Blob, described.as_bytes()).to_string()[..DERIVED])
+    }
+
+    /// Whether a call has no id that its agent gave it.
+    pub fn is_derived_call(call: Option<&str>) -> bool {
+        let Some(call) = call else { return true };
+        let hash = call.rsplit_once('#').map(|(_, hash)| hash);
+        hash.is_some_and(|hash| hash.len() == DERIVED && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    }
+
     /// An event of which nothing else is known.
     pub fn new(agent: &str, session: &str, kind: StepKind, summary: impl Into<String>) -> Self {
         Self {
@@ -91,5 +140,33 @@ impl Event {
             metadata: None,
             raw: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_error_is_no_error() {
+        for nothing in [
+            json!(null),
+            json!(""),
+            json!(" \n"),
+            json!(false),
+            json!(0),
+            json!([]),
+            json!({}),
+            json!({ "message": "", "code": 0, "details": [null] }),
+        ] {
+            assert_eq!(Trouble::reported(&nothing), None, "{nothing}");
+        }
+        let message = |value: Value| Trouble::reported(&value).map(|error| error.message);
+        assert_eq!(message(json!("no such file")).as_deref(), Some("no such file"));
+        assert_eq!(message(json!({ "message": "no", "type": "x" })).as_deref(), Some("no"));
+        assert_eq!(message(json!({ "code": 2 })).as_deref(), Some(r#"{"code":2}"#));
+        assert_eq!(message(json!(true)).as_deref(), Some("it failed"));
     }
 }

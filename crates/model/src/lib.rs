@@ -14,6 +14,7 @@ pub mod hash;
 pub mod ids;
 pub mod json;
 pub mod list;
+pub mod nearest;
 pub mod object;
 pub mod path;
 pub mod plan;

@@ -29,7 +29,7 @@ pub struct PlannedChange {
     /// What must be there when the plan is applied; anything else means somebody was faster, and the path is left alone.
     #[n(1)]
     pub now: Option<Node>,
-    /// What will be there.
+    /// What will be there. If it is what is there now, the file is replaced by another one with the same content.
     #[n(2)]
     pub then: Option<Node>,
     /// How `then` came about.
@@ -38,6 +38,11 @@ pub struct PlannedChange {
 }
 
 impl PlannedChange {
+    /// The change that takes this one back.
+    pub fn inverted(&self) -> Self {
+        Self { now: self.then.clone(), then: self.now.clone(), ..self.clone() }
+    }
+
     /// The verb for listings.
     pub fn verb(&self) -> &'static str {
         match (&self.now, &self.then, self.how) {
@@ -45,7 +50,7 @@ impl PlannedChange {
             (None, _, _) => "create",
             (_, None, _) => "delete",
             (Some(Node::File { content: a, .. }), Some(Node::File { content: b, .. }), _)
-                if a == b && *a != Content::Vaulted =>
+                if a == b && *a != Content::Vaulted && self.now != self.then =>
             {
                 "set mode of"
             }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `@` | now |
 //! | `@-3` | three steps before now |
-//! | `#42`, `#42-3` | step 42 of the session; three steps before it |
+//! | `#42`, `42`, `#42-3` | step 42 of the workspace; three steps before it |
 //! | `ab12#42` | step 42 of the session whose id starts with `ab12` |
 //! | `ab12#@`, `ab12#error:last`, … | the same selectors, in that session |
 //! | `error:last`, `error:first`, `error:2` | an error step; `error:2` is the second |
@@ -20,8 +20,11 @@
 //!
 //! `monday` may be a label, `2026-01-23` a branch, `4f2a` an id. Only the resolver knows which labels there are, so bare
 //! text becomes [`Anchor::Text`], which says whether it also reads as a moment. The resolver tries, in this order: an
-//! exact label, an id, an id prefix, a branch, and then the moment, if [`is_time`](Anchor::Text::is_time). A prefix
-//! (`label:`, `time:`, …) takes the guessing away.
+//! exact label, an id or its prefix ([`is_id_prefix`]), a branch, and then the moment, if
+//! [`is_time`](Anchor::Text::is_time). A prefix (`label:`, `time:`, …) takes the guessing away.
+//!
+//! Digits alone are a step number and nothing else, however many ids start with them: `4047` is `#4047`. `id:4047` names
+//! an id, `label:4047` a label.
 //!
 //! # Steps back
 //!
@@ -48,6 +51,25 @@ use crate::when::Moment;
 
 /// Longest text of a point, in bytes.
 pub const MAX_BYTES: usize = 1000;
+
+/// Number of digits of a whole id.
+pub const FULL_ID: usize = 32;
+
+/// Fewest digits of an id that name it without `id:`.
+const MIN_ID_PREFIX: usize = 4;
+
+/// Whether bare text is a number and nothing else: digits alone, fewer than a whole id has.
+pub fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.len() < FULL_ID && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether bare text can be the prefix of an id: four or more hex digits, one of which is a letter, or a whole id. Digits
+/// alone are a number.
+pub fn is_id_prefix(text: &str) -> bool {
+    text.len() >= MIN_ID_PREFIX
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && (text.len() == FULL_ID || text.bytes().any(|byte| byte.is_ascii_alphabetic()))
+}
 
 /// An expression that names a moment.
 ///

@@ -75,6 +75,15 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    /// Whether the user or a rule chose not to store it, so that it is expected to stay as it is. Otherwise it could not be
+    /// stored, and a restore that leaves it is not complete.
+    pub fn is_by_rule(self) -> bool {
+        match self {
+            Self::HeavyCache | Self::Rule | Self::Budget | Self::GitDir | Self::Foreign => true,
+            Self::Fifo | Self::Socket | Self::Device | Self::Unreadable | Self::Unstable => false,
+        }
+    }
+
     /// A short phrase for listings.
     pub fn describe(self) -> &'static str {
         match self {
@@ -138,6 +147,14 @@ impl Node {
     /// Whether this is something a rewind may write or remove.
     pub fn is_stored(&self) -> bool {
         !matches!(self, Node::Skipped { .. })
+    }
+
+    /// Why this is not stored; `None` if it is.
+    pub fn skipped(&self) -> Option<SkipReason> {
+        match self {
+            Node::Skipped { reason } => Some(*reason),
+            _ => None,
+        }
     }
 
     /// Whether this is a directory with a listing.

@@ -50,10 +50,12 @@ pub(crate) async fn answer(
     for (name, value) in &response.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
             && ![header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING].contains(&name)
+            && name != Response::REPLAYED
         {
             builder = builder.header(name, value);
         }
     }
+    builder = builder.header(Response::REPLAYED, "1");
     let answer = builder.body(body.boxed_unsync())?;
     if let Some(recording) = &mut recording {
         recording.head(response.status, answer.headers());

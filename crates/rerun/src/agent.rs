@@ -63,7 +63,7 @@ pub(crate) fn ready<'a>(
     let directory = if below.as_os_str().is_empty() { work.clone() } else { work.join(below) };
     fs::create_dir_all(&directory).map_err(io("make a directory for the rerun"))?;
     let goes_on = match goes_on {
-        None if wish.prompt > 0 => {
+        None if wish.prompt > 0 || earlier::is_there(agent, wish, from, original)? => {
             Some(earlier::put(agent, wish, from, original, stage, &own_home, &directory)?)
         }
         other => other,

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
+use stepback_agents::decisions::DecidedCalls;
 use stepback_exchange::edit::{self, Part};
 use stepback_exchange::matching::{Difference, Found, Places, Recording};
 use stepback_exchange::meaning::{self, Said};
@@ -76,7 +77,7 @@ pub struct Replayer {
     changes: Vec<Applied>,
     /// What the directories of then are called now.
     moved: Vec<(String, String)>,
-    /// What calls came to when they were recorded, by their ids, if they do not run now.
+    /// What calls came to when they were recorded, by their ids, of those that do not run now.
     results: HashMap<String, Value>,
     /// Whether what is changed shows in the instructions, which otherwise may differ: they describe the machine.
     instructs: bool,
@@ -118,6 +119,31 @@ pub struct Directories {
 }
 
 impl Directories {
+    /// Directories that are elsewhere now, the longest first.
+    fn moved(&self) -> Vec<(String, String)> {
+        let text = |path: &PathBuf| path.display().to_string();
+        let all = self.all.iter().map(|(_, then, now)| (text(then), text(now)));
+        let mut moved: Vec<(String, String)> =
+            all.filter(|(then, now)| then != now && then.len() > 1).collect();
+        moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
+        moved
+    }
+
+    /// What a person decided about the recorded calls, in the directories of now.
+    pub(crate) fn decided(&self, tape: &Tape) -> DecidedCalls {
+        let moved = self.moved();
+        let mut calls = tape.decided_calls();
+        for call in &mut calls {
+            replace_in_value(&mut call.input, &moved);
+            for reply in [&mut call.before, &mut call.after] {
+                if let Some(decision) = &mut reply.decision {
+                    replace_in_value(&mut decision.input, &moved);
+                }
+            }
+        }
+        DecidedCalls::of(calls)
+    }
+
     fn places(&self) -> Places {
         let side = |pick: fn(&(&'static str, PathBuf, PathBuf)) -> PathBuf| {
             self.all.iter().map(|place| (pick(place), place.0)).collect()
@@ -138,27 +164,25 @@ impl Replayer {
         let instructs =
             changes.iter().any(|change| matches!(change, Change::System(_) | Change::Memory { .. }));
         let changes = changes.iter().filter_map(|change| applied(tape, change)).collect();
-        let mut moved: Vec<(String, String)> = directories
-            .all
-            .iter()
-            .map(|(_, then, now)| (then.display().to_string(), now.display().to_string()))
-            .filter(|(then, now)| then != now && then.len() > 1)
-            .collect();
-        moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
+        let moved = directories.moved();
         let recording = Recording::new(tape.exchanges.clone(), directories.places());
         let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
-        Self { on_difference, timing, changes, moved, results: HashMap::new(), instructs, state }
+        // Of a call that the user refused in the agent, the model hears what it heard then: a refusal by a hook has other words.
+        let refused = tape.calls.iter().filter(|call| call.before.refused.is_some());
+        let refused: Vec<&String> = refused.filter_map(|call| call.id.as_ref()).collect();
+        let mut results = HashMap::new();
+        if !refused.is_empty() {
+            results = recorded_results(&tape.exchanges);
+            results.retain(|id, _| refused.contains(&id));
+        }
+        Self { on_difference, timing, changes, moved, results, instructs, state }
     }
 
     /// Lets the model hear what calls came to when they were recorded, whatever they come to now.
     #[must_use]
     pub fn with_recorded_results(mut self, wanted: bool) -> Self {
         if wanted {
-            let mut results = HashMap::new();
-            // Of a result that was cut short later, the first one counts.
-            for exchange in self.state().recording.exchanges().iter().rev() {
-                collect_results(&exchange.request.body, &mut results);
-            }
+            let results = recorded_results(self.state().recording.exchanges());
             self.results = results;
         }
         self
@@ -407,6 +431,16 @@ fn result_of(part: &Value) -> Option<&str> {
     id.or_else(|| part.get("functionResponse")?.get("id"))?.as_str()
 }
 
+/// What calls came to when they were recorded, by their ids, as the model was told.
+pub(crate) fn recorded_results(exchanges: &[Exchange]) -> HashMap<String, Value> {
+    let mut results = HashMap::new();
+    // Of a result that was cut short later, the first one counts.
+    for exchange in exchanges.iter().rev() {
+        collect_results(&exchange.request.body, &mut results);
+    }
+    results
+}
+
 fn collect_results(value: &Value, found: &mut HashMap<String, Value>) {
     if let Some(id) = result_of(value) {
         found.insert(id.to_owned(), value.clone());
@@ -455,6 +489,16 @@ fn replace_paths(text: &str, moved: &[(String, String)]) -> String {
         rest = &rest[length..];
     }
     out
+}
+
+/// Replaces paths in every text of a value.
+fn replace_in_value(value: &mut Value, moved: &[(String, String)]) {
+    match value {
+        Value::String(text) => *text = replace_paths(text, moved),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_in_value(item, moved)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| replace_in_value(field, moved)),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

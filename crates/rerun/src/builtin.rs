@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use stepback_agents::decisions::DecidedCalls;
 use stepback_agents::install::Route;
 use stepback_agents::policy::Tools;
 use stepback_builtin::{Happening, NAME, Options, Outcome, Price, Provider, ToolPolicy, ToolResult};
@@ -49,6 +50,10 @@ pub struct Beginning {
     /// The root of the workspace whose calls were recorded.
     original: PathBuf,
     recorded: Vec<Recorded>,
+    /// What a person decided about calls.
+    decided: DecidedCalls,
+    /// What a person said to the agent at work, by the model call that heard it first.
+    told: Vec<(String, String)>,
     until: Option<StepKind>,
     max_steps: Option<u64>,
     timeout: Option<Duration>,
@@ -75,10 +80,11 @@ pub(crate) fn ready<'a>(
     for dir in [&aside, &temp] {
         fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
     }
-    let mut beginning = beginning(wish, from, original, goes_on)?;
     let directories = Directories {
         all: vec![("{workspace}", stage.original_root.to_path_buf(), stage.scratch.root.clone())],
     };
+    let mut beginning = beginning(wish, from, original, goes_on)?;
+    beginning.decided = directories.decided(wish.tape);
     let base = stage.around.environment.iter().find(|(name, _)| name == "ANTHROPIC_BASE_URL");
     let base = base.and_then(|(_, value)| value.to_str()).filter(|base| !base.is_empty());
     let upstream = base.unwrap_or("https://api.anthropic.com").to_owned();
@@ -131,8 +137,8 @@ fn beginning(
     if goes_on.is_some() {
         prompt = tape.prompts.get(wish.prompt).map(|said| said.text.clone());
     } else if let Some(said) = tape.prompts.iter().find(|said| said.number == number) {
-        // It is said once more, by whoever runs it again.
-        history.pop();
+        // The rerun says it once more.
+        stepback_builtin::take_back_prompt(&mut history);
         prompt = Some(said.text.clone());
     }
     let memory = remembered.map(|hash| stepback_model::json::load(original.store(), hash));
@@ -174,6 +180,11 @@ fn beginning(
         tools: wish.tools,
         original: original.root.clone(),
         recorded: if wish.tools == Tools::Recorded { recorded(tape) } else { Vec::new() },
+        decided: DecidedCalls::default(),
+        // What was said before the point is part of the conversation already.
+        told: (tape.injections.iter().filter(|said| said.number > number))
+            .map(|said| (said.call.clone(), said.text.clone()))
+            .collect(),
         until: wish.until,
         max_steps: wish.max_steps,
         timeout: wish.timeout,
@@ -242,6 +253,8 @@ impl Beginning {
             memory: self.memory,
             system: self.system,
             environment: self.environment,
+            decided: self.decided,
+            told: self.told,
             tools,
             until: self.until,
             max_steps: self.max_steps,

@@ -220,9 +220,11 @@ mod tests {
             worker: None,
             input: json!({ "command": "ls", "options": [{ "deep": true }] }),
             output: Some(json!({ "stdout": "a.txt", "code": 0 })),
+            ..ToolCall::default()
         };
-        let prompts = vec![Prompt { number: 3, text: "do it".into() }];
-        Tape { session, steps: Vec::new(), exchanges: Vec::new(), calls: vec![call], prompts }
+        let prompts = vec![Prompt { number: 3, text: "do it".into(), told: Vec::new() }];
+        let (steps, exchanges, injections) = (Vec::new(), Vec::new(), Vec::new());
+        Tape { session, steps, exchanges, calls: vec![call], prompts, injections }
     }
 
     fn parse(text: &str) -> Result<Change, String> {

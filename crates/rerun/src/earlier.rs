@@ -1,7 +1,7 @@
 //! What was said before a prompt, in the home of an agent that is to be asked it again.
 //!
-//! An agent that begins in the middle of a session needs the conversation so far. It is forked as a person would fork it, only
-//! into the home of the rerun.
+//! An agent that begins in the middle of a session, or at the beginning of one that goes on with another, needs the conversation
+//! so far. It is forked as a person would fork it, only into the home of the rerun.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use stepback_agents::Agent;
 use stepback_agents::fork::{self, Mode, Source};
-use stepback_agents::transcript::{Home, Place};
+use stepback_agents::transcript::{Home, Place, Role, messages};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::state::State;
@@ -17,6 +17,23 @@ use stepback_store::port::StoredCheckpoint;
 
 use crate::RerunError;
 use crate::run::{Stage, Wish, io};
+
+/// Whether the model has said anything before the prompt at `from`. A session that was forked or resumed begins with the
+/// conversation that it goes on with.
+pub(crate) fn is_there(
+    agent: Agent,
+    wish: &Wish<'_>,
+    from: &StoredCheckpoint,
+    original: &Workspace<'_>,
+) -> Result<bool, RerunError> {
+    // opencode keeps conversations in a database, which may have the answer already when the prompt is recorded.
+    if agent == Agent::Opencode && wish.tape.session.info.forked_from.is_none() {
+        return Ok(false);
+    }
+    let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
+    Ok(messages(agent, &lines).iter().any(|said| said.role == Role::Assistant && said.worker.is_none()))
+}
 
 /// Puts the conversation as it was at `from` into `home`; returns the session, or the file, that goes on with it.
 pub(crate) fn put(

@@ -31,6 +31,9 @@ use serde::{Deserialize, Serialize};
 
 /// The word by which our own program is asked to be the process inside.
 pub const WORD: &str = "fenced";
+/// The variable that says how a process of ours uses the watcher. Behind the fence it neither asks nor starts one: other things
+/// are mounted there, and what is started there is ended with the rerun.
+pub const WATCHER_VARIABLE: &str = "STEPBACK_WATCHER";
 /// Most sockets that can be handed over at once.
 const MOST: usize = 16;
 /// The word after it by which our program is asked to end everything inside once nobody is outside any more.
@@ -240,6 +243,7 @@ fn be_inside() -> io::Result<std::convert::Infallible> {
     };
     let mut command = Command::new(program);
     command.args(rest).current_dir(&inside.directory).env_clear().envs(inside.env).stdin(Stdio::null());
+    command.env(WATCHER_VARIABLE, "off");
     Err(command.exec())
 }
 

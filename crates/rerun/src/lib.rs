@@ -11,6 +11,7 @@ pub mod change;
 mod earlier;
 pub mod fence;
 pub mod run;
+pub mod scratch;
 pub mod sink;
 pub mod tape;
 
@@ -345,7 +346,7 @@ fn fate(ran: &Ran, options: &Options) -> (Fate, Option<String>) {
     match &ran.ended {
         Ended::Exited(0) | Ended::Reached => (Fate::Completed, parted),
         // With something changed, it was to be expected that it goes another way.
-        Ended::Parted if !options.set.is_empty() => (Fate::Completed, parted),
+        Ended::Parted if !options.set.is_empty() => (Fate::Diverged, parted),
         Ended::Parted => (Fate::Failed, parted),
         Ended::Exited(code) => {
             (Fate::Failed, Some(parted.unwrap_or_else(|| format!("the agent ended with exit code {code}"))))

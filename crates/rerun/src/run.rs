@@ -139,6 +139,8 @@ pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Resul
         fenced: matches!(fence.strength, Strength::Namespaces),
         original: (wish.tools == Tools::Recorded).then(|| stage.original_root.to_path_buf()),
         session: wish.tape.session.id,
+        decided: directories.decided(wish.tape),
+        told_with_prompt: wish.tape.prompts.get(wish.prompt).map_or_else(Vec::new, |said| said.told.clone()),
     };
     let text = serde_json::to_vec(&policy).unwrap_or_default();
     fs::write(aside(stage).join("policy.json"), text).map_err(io("write the policy"))?;

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stepback_rerun::fence::{Fence, Inside, Openings, Strength};
+use stepback_rerun::fence::{Fence, Inside, Openings, Strength, WATCHER_VARIABLE};
 
 /// The program that is started inside is a shell script that starts this test binary with the right arguments.
 fn program(dir: &Path) -> PathBuf {
@@ -63,13 +63,13 @@ fn inside_there_is_no_network_and_only_one_place_to_write() {
     let script = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port}; echo ping >&3; read -r answer <&3; echo \"$answer\" > {open}/answer\n\
          (echo > /dev/tcp/127.0.0.1/{away}) 2>/dev/null && echo reached > {open}/away\n\
-         echo x 2>/dev/null > {shut}/file; echo $? > {open}/refused\necho ok > /dev/null && echo \"$A\" > {open}/env\n",
+         echo x 2>/dev/null > {shut}/file; echo $? > {open}/refused\necho ok > /dev/null && echo \"$A $STEPBACK_WATCHER\" > {open}/env\n",
         open = open.display(),
         shut = shut.display()
     );
     let inside = Inside {
         argv: vec!["/bin/bash".into(), "-c".into(), script],
-        env: vec![("A".into(), "b".into())],
+        env: vec![("A".into(), "b".into()), (WATCHER_VARIABLE.into(), "always".into())],
         directory: open.clone(),
     };
     let (mut child, _outside) = fence.run(&inside).unwrap();
@@ -79,7 +79,7 @@ fn inside_there_is_no_network_and_only_one_place_to_write() {
     assert_eq!(read("answer").as_deref(), Some("pong\n"));
     assert_eq!(read("away"), None, "another loopback is out of reach");
     assert_eq!(read("refused").as_deref(), Some("1\n"));
-    assert_eq!(read("env").as_deref(), Some("b\n"));
+    assert_eq!(read("env").as_deref(), Some("b off\n"), "no watcher is started inside");
     assert!(!shut.join("file").exists());
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "nor can it be reached from outside");
 }

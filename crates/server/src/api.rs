@@ -28,9 +28,11 @@ pub mod upkeep;
 pub mod usage;
 pub mod workspaces;
 
-use axum::Router;
+use std::sync::Arc;
+
 use axum::http::{StatusCode, header};
 use axum::routing::get;
+use axum::{Router, middleware};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi as Description, RefOr};
 use utoipa::{Modify, OpenApi};
@@ -38,6 +40,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::problem::Problem;
+use crate::strict::{self, KnownNames};
 use crate::work::Work;
 
 #[derive(OpenApi)]
@@ -69,7 +72,7 @@ use crate::work::Work;
 struct About;
 
 /// Every operation at its address.
-pub(crate) fn operations() -> OpenApiRouter<Work> {
+fn operations() -> OpenApiRouter<Work> {
     let api = OpenApiRouter::new()
         .routes(routes!(workspaces::list))
         .routes(routes!(workspaces::get))
@@ -137,9 +140,16 @@ pub(crate) fn operations() -> OpenApiRouter<Work> {
     OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api)
 }
 
+/// The routes of all operations, which refuse names that they do not know, and what describes them.
+pub(crate) fn routes() -> (Router<Work>, Description) {
+    let (router, description) = operations().split_for_parts();
+    let known = Arc::new(KnownNames::of(&description));
+    (router.route_layer(middleware::from_fn_with_state(known, strict::check)), description)
+}
+
 /// All routes, and the document that describes them.
 pub fn router() -> (Router<Work>, Description) {
-    let (router, mut description) = operations().split_for_parts();
+    let (router, mut description) = routes();
     // The router's word for "the rest of the address" is none of the description's.
     let paths = std::mem::take(&mut description.paths.paths);
     description.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();

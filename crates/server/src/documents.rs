@@ -65,7 +65,8 @@ pub struct SessionDocument {
     /// When it ended, if it said so.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
-    /// `active`, `idle` (nothing was heard of it for an hour), `stopped` (at a breakpoint) or `ended`.
+    /// `active`, `idle` (nothing was heard of it for an hour), `stopped` (at a breakpoint), `ended` or `prepared`
+    /// (a fork that was never started).
     pub status: String,
     /// Model turns so far.
     pub iterations: u64,

@@ -3,17 +3,22 @@
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stepback_model::path::RelPath;
 
 use crate::problem::Problem;
+use crate::strict::BodySchema;
 
 /// A JSON body.
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(pub T);
+
+/// A JSON body that may be left out.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionalJson<T>(pub T);
 
 /// The part of the address behind `?`.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +39,35 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         if body.trim_ascii_start().first() == Some(&b'[') {
             return Err(Problem::usage("the body is a list, and a document with names is wanted"));
         }
+        let is_json = parts
+            .headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+        if let (true, Some(schema)) = (is_json, parts.extensions.get::<BodySchema>())
+            && let Ok(value) = serde_json::from_slice(&body)
+        {
+            schema.check(&value)?;
+        }
         let request = Request::from_parts(parts, body.into());
         match axum::Json::<T>::from_request(request, state).await {
             Ok(axum::Json(value)) => Ok(Self(value)),
             Err(rejection) => Err(of_body(&rejection)),
         }
+    }
+}
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let body = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
+        let body = body.map_err(|rejection| of_body(&rejection.into()))?;
+        if body.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        let Json(value) = Json::from_request(Request::from_parts(parts, body.into()), state).await?;
+        Ok(Self(value))
     }
 }
 

@@ -21,6 +21,7 @@ mod plans;
 mod problem;
 mod service;
 mod signin;
+mod strict;
 mod tls;
 mod watching;
 mod work;

@@ -96,7 +96,7 @@ impl There {
                 work::opened(engine, known.id)
             }
             Some(id) => work::workspace(engine, id),
-            None => match all.as_slice() {
+            None => match engine.project_workspaces()?.as_slice() {
                 [one] => work::opened(engine, one.id),
                 several => {
                     let named: Vec<String> = (several.iter().take(NAMED))

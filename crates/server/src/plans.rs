@@ -76,6 +76,8 @@ pub struct Shown {
     pub workspace: WorkspaceId,
     /// What was asked.
     pub question: Question,
+    /// Whether databases are replaced although a process has them open.
+    pub force: bool,
     /// What was answered.
     pub document: PlanDocument,
 }
@@ -130,7 +132,7 @@ mod tests {
         for number in 0..=MOST {
             let document = PlanDocument { id: number.to_string(), ..PlanDocument::default() };
             let workspace = WorkspaceId::from_bytes([0; 16]);
-            plans.keep(Shown { workspace, question: Question::Redo, document });
+            plans.keep(Shown { workspace, question: Question::Redo, force: false, document });
         }
         assert!(plans.get(Kind::Redo, "0").is_none());
         assert!(plans.get(Kind::Redo, "1").is_some());

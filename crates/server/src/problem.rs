@@ -131,6 +131,7 @@ impl From<EngineError> for Problem {
             EngineError::Bundle(
                 BundleError::Damaged(_) | BundleError::Senseless(_) | BundleError::Newer { .. },
             ) => problem.with_status(StatusCode::UNPROCESSABLE_ENTITY),
+            EngineError::NotRunning(_) => problem.with_status(StatusCode::CONFLICT),
             // Nothing is wrong with the server: the directory was moved or removed, and its history is still here.
             EngineError::Worktree(WorktreeError::Root { error, .. })
                 if error.kind() == std::io::ErrorKind::NotFound =>

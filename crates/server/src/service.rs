@@ -124,7 +124,7 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
 
 /// What can be asked, for a program that has the store in its own hands: no socket, and nobody to keep out.
 pub fn within(work: Work) -> Router {
-    api::operations().split_for_parts().0.with_state(work).layer(DefaultBodyLimit::max(LARGEST))
+    api::routes().0.with_state(work).layer(DefaultBodyLimit::max(LARGEST))
 }
 
 /// Numbers for those who run it.

@@ -21,7 +21,7 @@ const WORTH_WATCHING: u64 = 100 << 10;
 /// Starts to watch the workspaces of a store whose files on this machine are in `dir`. `Ok(None)` if another process does.
 pub fn watch(work: &Work, dir: &Path) -> io::Result<Option<Watcher>> {
     let recent = recent(work.store(), dir);
-    let watcher = Watcher::start(Config { dir: dir.to_path_buf(), recent, most: None })?;
+    let watcher = Watcher::start(Config { recent, ..Config::new(dir) })?;
     work.ask(Client::new(dir));
     Ok(watcher)
 }
@@ -29,6 +29,7 @@ pub fn watch(work: &Work, dir: &Path) -> io::Result<Option<Watcher>> {
 /// Workspaces that were looked at lately, the last one first.
 fn recent(store: &dyn Store, dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<(SystemTime, PathBuf)> = (store.workspaces().unwrap_or_default().iter())
+        .filter(|workspace| !workspace.is_rerun())
         .filter_map(|workspace| {
             let cache = dir.join("workspaces").join(workspace.id.to_string()).join("statcache");
             let cache = fs::metadata(cache).ok().filter(|cache| cache.len() >= WORTH_WATCHING)?;

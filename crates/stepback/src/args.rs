@@ -18,6 +18,7 @@ pub mod share;
 pub mod store;
 
 pub use rewind::Rewind;
+pub use store::Prune;
 
 /// Time travel for AI agents: checkpoint everything an agent can change, go back, undo exactly what it did.
 #[derive(Debug, Parser)]
@@ -362,6 +363,18 @@ pub enum Command {
         /// Its new value; "default" takes back what was set
         value: Option<String>,
     },
+    /// Find out what keeps stepback from working well here
+    #[command(after_help = "Examples:\n  stepback doctor\n  stepback doctor --json")]
+    Doctor,
+    /// Show the process that watches large workspaces so that hooks need not look at every file
+    #[command(
+        after_help = "A hook starts it where a scan takes more than 15 ms, and it ends when nothing was asked for half an hour. Nothing depends on it. \"stepback settings watcher 0\" keeps it from being started.\n\nExamples:\n  stepback watcher\n  stepback watcher stop"
+    )]
+    Watcher {
+        /// What to do with it [default: show it]
+        #[command(subcommand)]
+        command: Option<store::Watcher>,
+    },
     /// Take back the last thing stepback did
     #[command(
         after_help = "Later edits are kept: they are merged, or their files left alone and listed.\n\nExamples:\n  stepback undo\n  stepback undo 4f2a        one operation of \"stepback op log\"\n  stepback undo --dry-run"
@@ -507,6 +520,9 @@ pub struct Agree {
     /// Do not ask
     #[arg(long, short = 'y')]
     pub yes: bool,
+    /// Replace a database although a process has it open
+    #[arg(long)]
+    pub force: bool,
 }
 
 // Comparing.
@@ -527,50 +543,6 @@ pub struct Diff {
     /// Only these paths
     #[arg(last = true, value_name = "PATH")]
     pub paths: Vec<String>,
-}
-
-// Pruning.
-#[derive(Debug, Args)]
-pub struct Prune {
-    /// Keep the newest N
-    #[arg(long, value_name = "N")]
-    pub keep_last: Option<usize>,
-    /// Keep what is younger than D days
-    #[arg(long, value_name = "D")]
-    pub keep_days: Option<u64>,
-    /// Keep the newest 50 manual checkpoints, whatever the other rules say
-    #[arg(long)]
-    pub keep_manual: bool,
-    /// Give up the oldest until the store fits: 500MB, 2GB
-    #[arg(long, value_name = "S", value_parser = parse_size)]
-    pub max_size: Option<u64>,
-    /// Free the bytes at once; undo is then impossible
-    #[arg(long)]
-    pub now: bool,
-    /// Show what would go and change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-}
-
-/// Reads a size: digits with an optional unit.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| "write a number and a unit, such as 500MB".to_string())?;
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1_000,
-        "kib" => 1 << 10,
-        "m" | "mb" => 1_000_000,
-        "mib" => 1 << 20,
-        "g" | "gb" => 1_000_000_000,
-        "gib" => 1 << 30,
-        "t" | "tb" => 1_000_000_000_000,
-        "tib" => 1 << 40,
-        _ => return Err(format!("{unit} is not a unit of size; use KB, MB, GB or TB")),
-    };
-    number.checked_mul(factor).ok_or_else(|| "that is more than any disk holds".to_string())
 }
 
 #[cfg(test)]

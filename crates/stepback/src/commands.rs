@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use crate::args::store::Store;
+use crate::args::store::{self as store_args, Store};
 use crate::args::{Arguments, Checkpoint, Command, Op};
 use crate::context::{Context, Make};
 use crate::failure::{Failure, Kind};
@@ -20,6 +20,7 @@ mod compare;
 mod control;
 mod conversation;
 mod diff;
+mod doctor;
 mod find;
 mod history;
 mod mcp;
@@ -38,6 +39,7 @@ mod studio;
 mod tui;
 mod upkeep;
 mod view;
+mod watcher;
 
 /// What a command answers: the exit code, or why it failed.
 pub type Answer = Result<ExitCode, Failure>;
@@ -86,7 +88,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Proxy(wanted) => carry::proxy(&Context::open(&arguments, Make::Yes, "")?, wanted),
         Command::Serve(wanted) => serve::serve(&Context::open(&arguments, Make::Yes, "")?, wanted),
         Command::Studio(wanted) => studio::studio(&Context::open(&arguments, Make::Yes, "")?, wanted),
-        Command::Rerun(wanted) => rerun::rerun(&known("")?, wanted),
+        Command::Rerun(wanted) => rerun::rerun(&known("")?.starting_no_watcher(), wanted),
         Command::Agent(agent) => {
             agent::agent(&Context::open(&arguments, Make::Yes, "files looked at")?, agent)
         }
@@ -138,6 +140,9 @@ pub fn run(arguments: Arguments) -> Answer {
             let context = Context::open(&arguments, Make::Yes, "")?;
             agents::settings(&context, key.as_deref(), value.as_deref())
         }
+        Command::Doctor => doctor::doctor(&known("files looked at")?),
+        Command::Watcher { command: None } => watcher::show(&known("")?),
+        Command::Watcher { command: Some(store_args::Watcher::Stop) } => watcher::stop(&known("")?),
         Command::Prune(arguments) => upkeep::prune(&known("objects")?, arguments),
         Command::Fsck => upkeep::fsck(&known("objects verified")?),
         Command::Stats => upkeep::stats(&known("")?),

@@ -7,6 +7,8 @@ use jiff::tz::TimeZone;
 use stepback_engine::workspace::{Engine, Workspace};
 use stepback_exchange::prices::Prices;
 use stepback_model::env::Env;
+use stepback_model::point;
+use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Store, StoreError};
@@ -17,6 +19,8 @@ use stepback_worktree::scan::hints::Hints;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Progress};
 use crate::place::Place;
+use crate::settings::Settings;
+use crate::watcher;
 
 /// The store, the directory, and the outside world.
 pub struct Context {
@@ -61,12 +65,15 @@ impl Context {
         }
         let place = Place::find(arguments.store.as_deref())?;
         let store = place.open(make)?;
+        if let Some(local) = store.local_dir() {
+            stepback_rerun::scratch::remove_leftovers(local);
+        }
         let named = arguments.workspace.as_deref().map(|id| root_named(store, id)).transpose()?;
         Ok(Self {
             named,
             directory,
             json: arguments.json,
-            watcher: watcher(&place),
+            watcher: watcher::client(&place, &Settings::load_or_default(place.local()), false),
             place,
             store,
             env: crate::system::environment(),
@@ -93,6 +100,12 @@ impl Context {
         self.watcher.as_ref()
     }
 
+    /// The same for work in directories that are gone soon: a watcher that runs is asked, none is started.
+    pub fn starting_no_watcher(mut self) -> Self {
+        self.watcher = self.watcher.map(|_| Client::new(self.place.local()));
+        self
+    }
+
     /// The present moment.
     pub fn now(&self) -> Timestamp {
         self.env.now()
@@ -111,7 +124,10 @@ impl Context {
         if self.store.workspace_at(bytes(&root))?.is_none() {
             self.refuse_broad(&root)?;
         }
-        Ok(engine.workspace(&root)?)
+        let workspace = engine.workspace(&root)?;
+        // What a hook left happened before whatever the command records.
+        stepback_agents::record::take_in_quietly(&workspace)?;
+        Ok(workspace)
     }
 
     /// The root: the nearest known workspace here or above, else the repository we are in, else the directory itself.
@@ -156,6 +172,19 @@ impl Context {
     /// Finds the checkpoint that a point names.
     pub fn resolve(&self, workspace: &Workspace<'_>, point: &str) -> Result<StoredCheckpoint, Failure> {
         Ok(workspace.resolve(point, self.now(), &TimeZone::system)?)
+    }
+
+    /// Like [`Self::resolve`]; errors, calls and iterations are those of `session`, if one is named.
+    pub fn resolve_within(
+        &self,
+        workspace: &Workspace<'_>,
+        point: &str,
+        session: Option<&Session>,
+    ) -> Result<StoredCheckpoint, Failure> {
+        match session {
+            Some(session) => self.resolve(workspace, &point::in_session(point, &session.id.to_string())),
+            None => self.resolve(workspace, point),
+        }
     }
 
     /// Turns a path as the user writes it (relative to where they are) into one relative to the workspace.
@@ -269,14 +298,19 @@ pub fn agents_home() -> Option<stepback_agents::transcript::Home> {
     Some(dirs)
 }
 
-/// Whoever can be asked what changed in a workspace, unless that is turned off. Nothing is asked yet.
-pub fn watcher(place: &Place) -> Option<Client> {
-    variable("STEPBACK_NO_WATCHER").is_none().then(|| Client::new(place.local()))
-}
-
 /// A variable that holds a path and is not empty.
 pub fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The executable that a command without a path names.
+pub fn on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
+    let program = program.as_ref();
+    let is_name = program.components().count() == 1 && !bytes(program).contains(&b'/');
+    let path = std::env::var_os("PATH").filter(|_| is_name)?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_absolute() && file.is_file())
 }
 
 /// How many threads to use. The standard library also reads control groups, which costs more than a small checkpoint can spare.

@@ -5,14 +5,17 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use stepback_agents::Agent;
 use stepback_agents::hook::{Hook, LARGEST};
 use stepback_agents::policy::{self, Policy};
+use stepback_agents::{Agent, install};
 use stepback_engine::{Engine, EngineError};
+use stepback_model::record::Started;
+use stepback_watch::client::Client;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::Hints;
 
@@ -20,6 +23,7 @@ use crate::context;
 use crate::place::Place;
 use crate::settings::Settings;
 use crate::system;
+use crate::watcher;
 
 /// How long to wait for another process that uses the store: the agent waits for us meanwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,8 +63,12 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     let Some(agent) = Agent::parse(agent) else {
         return nothing(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
     };
-    let Ok(place) = Place::find(store.as_deref()) else {
-        return nothing("there is no place for a store: set HOME or STEPBACK_HOME");
+    let place = match Place::find(store.as_deref()) {
+        Ok(place) => place,
+        Err(failure) => {
+            let what = failure.what_to_do().map_or_else(String::new, |hint| format!(" ({hint})"));
+            return nothing(&format!("{}{what}; nothing is recorded", failure.message()));
+        }
     };
     Some(run(agent, strict, &place))
 }
@@ -78,13 +86,14 @@ fn run(agent: Agent, strict: bool, place: &Place) -> ExitCode {
     let settings = Settings::load_or_default(store);
     let transcript =
         (agent == Agent::Opencode).then(|| context::agents_home().map(|home| home.opencode_db())).flatten();
+    let watcher = watcher::client(place, &settings, true);
     let policy = context::variable(policy::VARIABLE).and_then(|file| Policy::load(&file));
     let hook = Hook {
         agent,
         store,
         directory: &directory,
         env: &*env,
-        with_engine: &|work| with_engine(place, &*env, work),
+        with_engine: &|work| with_engine(place, &*env, watcher.as_ref(), work),
         new_root: &|directory| context::new_root(directory),
         transcript: transcript.as_deref(),
         patience: settings.patience(),
@@ -94,6 +103,7 @@ fn run(agent: Agent, strict: bool, place: &Place) -> ExitCode {
         looks: settings.get("checkpoint.calls") != 0,
         notes: settings.get("notes") != 0,
         policy: policy.as_ref(),
+        started: &|| started(agent),
         carried: std::env::var_os(stepback_agents::carried::VARIABLE).is_some(),
     };
     let outcome = hook.handle(&payload);
@@ -104,19 +114,56 @@ fn run(agent: Agent, strict: bool, place: &Place) -> ExitCode {
         // The agent may have gone away; then nobody needs the answer.
         let _ = writeln!(std::io::stdout(), "{answer}");
     }
+    if let Some(watcher) = &watcher {
+        watcher.start_if_wanted();
+    }
     ExitCode::SUCCESS
+}
+
+/// How many processes up the agent is looked for: a shell, and what that was started by.
+const ABOVE: usize = 4;
+
+/// How the agent that called was started: its executable, without its arguments. It is one of the processes above this one.
+fn started(agent: Agent) -> Option<Started> {
+    let mut process = std::os::unix::process::parent_id();
+    for _ in 0..ABOVE {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+        let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        let mut argv: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
+        // A script is shown with the shell that runs it.
+        let name = argv.first().and_then(|word| Path::new(word).file_name()?.to_str());
+        let is_script = argv.get(1).is_some_and(|word| !word.as_encoded_bytes().starts_with(b"-"));
+        if is_script && matches!(name, Some("sh" | "bash" | "dash" | "zsh")) {
+            argv.remove(0);
+        }
+        if install::agent_of(&argv) == Some(agent) {
+            let text = |word: &OsString| word.to_string_lossy().into_owned();
+            let mut argv: Vec<String> = install::launcher(&argv).iter().map(text).collect();
+            if let Some(found) = argv.first().and_then(context::on_path) {
+                argv[0] = found.display().to_string();
+            }
+            let directory = std::fs::read_link(format!("/proc/{process}/cwd")).ok()?.display().to_string();
+            let home = context::home().map(|home| home.display().to_string()).unwrap_or_default();
+            let temp = std::env::temp_dir().display().to_string();
+            return Some(Started { argv, directory, home, temp });
+        }
+        // The fourth field is the parent; the second, in parentheses, may hold anything.
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        process = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+    }
+    None
 }
 
 fn with_engine(
     place: &Place,
     env: &dyn stepback_model::env::Env,
+    watcher: Option<&Client>,
     work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     // Never closed, like everywhere: the process is about to end.
     let store = place.open_impatiently(PATIENCE)?;
     let threads = context::threads();
-    let watcher = context::watcher(place);
-    let watcher = watcher.as_ref().map(|watcher| watcher as &dyn Hints);
+    let watcher = watcher.map(|watcher| watcher as &dyn Hints);
     let engine = Engine { store, env, budget: Budget::default(), threads, progress: None, watcher };
     work(&engine)
 }

@@ -14,6 +14,7 @@ mod output;
 mod place;
 mod settings;
 mod system;
+mod watcher;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,9 @@ fn main() -> ExitCode {
     let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
     if let Some(code) = hook::run_if_asked(&words) {
         return code;
+    }
+    if let Some(code) = stepback_watch::process::run_if_asked(&words) {
+        return ExitCode::from(code);
     }
     if let Some(error) = stepback_rerun::fence::be_inside_if_asked(&words) {
         eprintln!("stepback: cannot run behind the fence: {error}");

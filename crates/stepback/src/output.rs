@@ -109,6 +109,20 @@ pub fn line(text: impl std::fmt::Display) {
     }
 }
 
+/// Prints one line, as data or as narration.
+pub fn tell(is_data: bool, text: &str) {
+    if is_data { line(text) } else { say(text) }
+}
+
+/// A text that begins with a capital letter, if it begins with a letter.
+pub fn capitalized(text: &str) -> String {
+    let mut text = text.to_owned();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text
+}
+
 /// Writes bytes as they are. A reader that goes away wanted no more.
 pub fn raw(bytes: &[u8]) {
     let _ = std::io::stdout().write_all(bytes);

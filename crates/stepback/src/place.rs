@@ -9,7 +9,7 @@ use stepback_store::embedded::EmbeddedStore;
 use stepback_store::{Store, StoreError};
 
 use crate::context::{self, Make};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 /// Name of the directory, in the user's data directory, for what must be on this machine although the store is not.
 const SERVERS: &str = "postgres";
@@ -44,7 +44,10 @@ impl Place {
                 let local = context::data_directory()?.join(SERVERS).join(stepback_postgres::local_name(url));
                 Ok(Self::Server { url: url.to_string(), local: std::path::absolute(local)? })
             }
-            None => Ok(Self::Directory(std::path::absolute(named)?)),
+            None => {
+                refuse_unknown_scheme(named)?;
+                Ok(Self::Directory(std::path::absolute(named)?))
+            }
         }
     }
 
@@ -106,6 +109,21 @@ impl Place {
     }
 }
 
+/// Refuses what looks like an address of a kind that is not supported: a directory of that name is never meant. Only the
+/// scheme is shown, since the rest may hold a password.
+fn refuse_unknown_scheme(named: &Path) -> Result<(), Failure> {
+    let text = named.to_string_lossy();
+    let Some((scheme, _)) = text.split_once(':') else { return Ok(()) };
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    if !is_scheme {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Usage, format!("there is no kind of store \"{scheme}:\"")).hint(format!(
+        "a store is a directory, or a database at postgres://… or postgresql://…; for a directory of that name write ./{scheme}:…"
+    )))
+}
+
 /// How to get at a database: with the password that PostgreSQL's own programs would use, and the name of this machine.
 fn access(url: &str, local: &Path) -> Access {
     let file = || {
@@ -116,4 +134,32 @@ fn access(url: &str, local: &Path) -> Access {
     let password = std::env::var_os("PGPASSWORD").map(OsStringExt::into_vec).or_else(file);
     let machine = std::env::var("STEPBACK_MACHINE").ok().filter(|name| !name.is_empty());
     Access { password, machine, ..Access::new(url, local) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_an_unknown_kind_is_no_directory() {
+        for wrong in [
+            "s3://bucket/x",
+            "memory:",
+            "postgre://db/x",
+            "POSTGRES://db",
+            "sqlite:x.db",
+            "C:\\store",
+            "file:///x",
+        ] {
+            let failure = Place::read(Path::new(wrong)).unwrap_err();
+            let hint = failure.what_to_do().unwrap_or_default();
+            assert!(failure.message().contains("kind of store") && hint.contains("postgres://"), "{wrong}");
+        }
+        let secret = Place::read(Path::new("mysql://ann:secret@db/x")).unwrap_err();
+        assert!(!format!("{secret:?}").contains("secret@"), "{secret:?}");
+        for directory in ["./s3:x", "/srv/a:b", "store", "dir/memory:", "a b:c"] {
+            assert!(matches!(Place::read(Path::new(directory)), Ok(Place::Directory(_))), "{directory}");
+        }
+        assert!(matches!(Place::read(Path::new("postgres://db/x")), Ok(Place::Server { .. })));
+    }
 }

@@ -24,7 +24,7 @@ pub struct Known {
 }
 
 /// All settings.
-pub const KNOWN: [Known; 6] = [
+pub const KNOWN: [Known; 7] = [
     Known {
         key: "checkpoint.calls",
         default: 1,
@@ -54,6 +54,11 @@ pub const KNOWN: [Known; 6] = [
         key: "notes",
         default: 1,
         meaning: "tell in the agent's own output how to take back what a prompt led to; 0 stays quiet",
+    },
+    Known {
+        key: "watcher",
+        default: 1,
+        meaning: "start a process that watches a workspace where a scan takes more than 15 ms; 0 starts none",
     },
 ];
 

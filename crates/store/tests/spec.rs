@@ -107,7 +107,16 @@ fn tables_and_format_are_as_documented() {
 #[test]
 fn a_move_is_written_as_documented() {
     let id = StepId::from_bytes([1; 16]);
-    let moved = Move { before: id, after: id, onto: id, git: true, detail: None, branches: None, by: None };
+    let moved = Move {
+        before: id,
+        after: id,
+        onto: id,
+        git: true,
+        detail: None,
+        branches: None,
+        by: None,
+        conversation_from: None,
+    };
     let written = serde_json::to_string(&Action::Rewind { moved }).unwrap();
     let id = "01".repeat(16);
     let fields = format!(r#"{{"before":"{id}","after":"{id}","onto":"{id}","git":true}}"#);

@@ -31,7 +31,7 @@ pub struct Session {
     pub started_at: Timestamp,
     /// When it last did something.
     pub seen_at: Option<Timestamp>,
-    /// `active`, `idle`, `stopped`, `ended`.
+    /// `active`, `idle`, `stopped`, `ended`, `prepared`.
     pub status: String,
     /// Model turns.
     pub iterations: u64,
@@ -241,6 +241,16 @@ pub struct LeftAlone {
     pub reason: String,
 }
 
+/// A change that stays.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KeptChange {
+    /// The path.
+    pub path: String,
+    /// Its author in words.
+    pub by: String,
+}
+
 /// What will happen.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -255,6 +265,12 @@ pub struct Plan {
     pub items: Vec<Planned>,
     /// What stays.
     pub left_alone: Vec<LeftAlone>,
+    /// What the user or another session changed, and stays.
+    pub kept: Vec<KeptChange>,
+    /// What would change if everything went back.
+    pub everything_changes: Vec<String>,
+    /// Why nothing changes.
+    pub unchanged_because: Option<String>,
     /// What to know.
     pub warnings: Vec<String>,
     /// The operation that is taken back.
@@ -289,7 +305,7 @@ pub struct Applied {
     pub operation: Operation,
     /// What became of every path.
     pub items: Vec<Outcome>,
-    /// Whether something was left alone because of somebody else's change.
+    /// Whether something was left alone because of a later change.
     pub partial: bool,
 }
 
@@ -311,6 +327,8 @@ pub struct Stop {
     pub input: Value,
     /// What came out, if it has run.
     pub output: Option<Value>,
+    /// Whether the call can run with another input.
+    pub can_edit_input: bool,
     /// Why it stopped.
     pub reason: String,
     /// The step it stopped at.

@@ -240,8 +240,8 @@ fn views(columns: u16, rows: u16) -> String {
     let plan = json!({
         "id": "p", "kind": "rewind", "summary": "Rewind to #5 \"before\"", "apply": "/api/v1/rewind-plans/p/apply",
         "items": [{ "path": "made.txt", "action": "delete" }, { "path": "src/main.rs", "action": "restore" }],
-        "left_alone": [{ "path": "notes", "reason": "somebody else changed it" }],
-        "warnings": ["1 other change stays"],
+        "left_alone": [{ "path": "notes", "reason": "it was edited since (by you)" }],
+        "kept": [{ "path": "todo.md", "by": "you" }], "everything_changes": ["todo.md"], "warnings": [],
     });
     came(&mut app, Came::Plan(Ok(of(plan)), Some("#5".into())));
     all.push_str(&format!("== Plan\n{}", text(&app, FULL)));

@@ -1,16 +1,22 @@
 //! Asking the watcher. Whatever goes wrong, the answer is that there is none: then a scan looks by itself.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use stepback_worktree::scan::hints::{Answer, Hints, Question};
+use stepback_worktree::scan::hints::{Answer, FullScanCost, Hints, Question, Token};
 
+use crate::launch::{LaunchOutcome, Launcher};
 use crate::mounts;
+use crate::report::WatcherReport;
+use crate::server::DIRECTORY;
 use crate::wire::{self, Asked, Told};
 
 /// Name of the socket in the store's directory.
@@ -19,17 +25,67 @@ pub const SOCKET: &str = "watch.sock";
 /// With fewer files and directories than this, looking costs no more than asking.
 pub const WORTH_ASKING: usize = 1000;
 
+/// Where a scan takes longer than this, a watcher is started.
+pub const SLOW_SCAN: Duration = Duration::from_millis(15);
+
+/// Which version of the program this is. One of another version may have other rules about what a scan visits.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// About what one file costs in a scan that reads none, to tell from the first scan, which reads all, what later ones will take.
+const USUAL_ENTRY: Duration = Duration::from_nanos(1_700);
+/// What one file costs at most: a scan that took longer than that did something else, which a watcher would not save.
+const SLOWEST_ENTRY: Duration = Duration::from_micros(10);
+
+/// Name of the file in the watcher's directory that has a byte for each question since the last answer, and the time of the
+/// last of them.
+const UNANSWERED: &str = "unanswered";
+/// A watcher that did not answer in time is not asked for so long: the next questions would wait in vain as well. This
+/// doubles with each further one.
+const FIRST_AVOIDED: Duration = Duration::from_millis(250);
+/// The longest of these times.
+const LONGEST_AVOIDED: Duration = Duration::from_secs(30);
+/// How long to wait for a report.
+const REPORT: Duration = Duration::from_millis(500);
+
 /// Asks the watcher of one store.
 #[derive(Debug)]
 pub struct Client {
-    socket: PathBuf,
+    dir: PathBuf,
     worth_asking: usize,
+    version: &'static str,
+    starter: Option<Starter>,
+}
+
+/// When and how a client starts a watcher.
+#[derive(Debug)]
+pub struct Starter {
+    /// How.
+    pub launcher: Launcher,
+    /// After scans that take longer.
+    pub slow_scan: Duration,
+    /// Not right after such a scan, but when [`Client::start_if_wanted`] is called: a hook answers its agent first.
+    pub deferred: bool,
+    /// The workspace for which one is to be started.
+    pub wanted: Mutex<Option<PathBuf>>,
+}
+
+/// Who is at the watcher's socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WatcherPresence {
+    /// A watcher that answers.
+    Running(WatcherReport),
+    /// No process listens.
+    Absent,
+    /// A process listens and does not answer.
+    Silent,
+    /// A process answers what this version does not understand.
+    OtherVersion,
 }
 
 impl Client {
     /// For the store whose files on this machine are in `dir`.
     pub fn new(dir: &Path) -> Self {
-        Self { socket: dir.join(SOCKET), worth_asking: WORTH_ASKING }
+        Self { dir: dir.to_path_buf(), worth_asking: WORTH_ASKING, version: VERSION, starter: None }
     }
 
     /// The same, for workspaces of any size.
@@ -37,46 +93,148 @@ impl Client {
         Self { worth_asking: 0, ..Self::new(dir) }
     }
 
-    /// How many directories of a workspace are watched, or why none; `None` if no watcher answers.
-    pub fn status(&self, root: &Path) -> Option<Result<u64, String>> {
-        let asked = Asked::Status { root: root.to_path_buf() };
-        match self.ask(&asked, Duration::from_millis(500)).ok()? {
-            Told::Status(status) => Some(status),
-            Told::Changes(_) => None,
+    /// One that also starts a watcher where there is none and scans take long.
+    pub fn starting(dir: &Path, starter: Starter) -> Self {
+        Self { starter: Some(starter), ..Self::new(dir) }
+    }
+
+    /// The same client as one of another version of the program would be.
+    pub fn with_version(self, version: &'static str) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Who is at the socket.
+    pub fn presence(&self) -> WatcherPresence {
+        match self.ask(&Asked::Report, REPORT) {
+            Ok(Told::Report(report)) => WatcherPresence::Running(report),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => WatcherPresence::Absent,
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => WatcherPresence::Silent,
+                _ => WatcherPresence::OtherVersion,
+            },
+            Ok(_) => WatcherPresence::OtherVersion,
         }
     }
 
+    /// How many directories of a workspace are watched, or why none; `None` if no watcher answers.
+    pub fn status(&self, root: &Path) -> Option<Result<u64, String>> {
+        match self.presence() {
+            WatcherPresence::Running(report) => Some(report.sight_of(root)),
+            _ => None,
+        }
+    }
+
+    /// Asks the watcher to end. Whether it does: one that is part of a server does not.
+    pub fn stop(&self) -> io::Result<bool> {
+        match self.ask(&Asked::Stop, REPORT)? {
+            Told::Stopping(stops) => Ok(stops),
+            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        }
+    }
+
+    /// Starts the watcher that was found to be worth it, if there was one.
+    pub fn start_if_wanted(&self) {
+        let Some(starter) = &self.starter else { return };
+        let wanted = starter.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(root) = wanted {
+            // The hook is about to end; its child is left to the system.
+            let _ = self.start(starter, &root);
+        }
+    }
+
+    /// Has a workspace watched: by a watcher that runs, else by a new one.
+    fn start(&self, starter: &Starter, root: &Path) -> io::Result<LaunchOutcome> {
+        let stat = rustix::fs::stat(root)?;
+        match self.ask(&self.question(root, (stat.st_dev, stat.st_ino), None), patience(0)) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+            {
+                starter.launcher.launch(root)
+            }
+            // It knows of the workspace now, or has no time for us.
+            _ => Ok(LaunchOutcome::NotNow),
+        }
+    }
+
+    fn question(&self, root: &Path, root_id: (u64, u64), since: Option<Token>) -> Asked {
+        let (namespace, version) = (mounts::namespace(), self.version.to_owned());
+        Asked::Changes { root: root.to_path_buf(), root_id, namespace, since, version }
+    }
+
     fn ask(&self, asked: &Asked, patience: Duration) -> io::Result<Told> {
-        let mut stream = Patient { stream: connect(&self.socket)?, until: Instant::now() + patience };
+        let until = Instant::now() + patience;
+        let mut stream = Patient { stream: connect(&self.dir.join(SOCKET))?, until };
         if !is_ours(&stream.stream)? {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         wire::ask(&mut stream, asked)?;
         wire::listen(&mut stream)
     }
+
+    fn unanswered(&self) -> PathBuf {
+        self.dir.join(DIRECTORY).join(UNANSWERED)
+    }
+
+    /// Whether questions were not answered in time a moment ago; the more of them, the longer that moment.
+    fn is_avoided(&self) -> bool {
+        let Ok(noted) = std::fs::metadata(self.unanswered()) else { return false };
+        let doublings = u32::try_from(noted.len().saturating_sub(1)).unwrap_or(u32::MAX).min(10);
+        let pause = (FIRST_AVOIDED * 2u32.pow(doublings)).min(LONGEST_AVOIDED);
+        noted.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < pause))
+    }
+
+    /// Notes that a question was not answered in time.
+    fn avoid(&self) {
+        let opened = File::options().append(true).create(true).mode(0o600).open(self.unanswered());
+        // Without it, the next question waits as well.
+        let _ = opened.and_then(|mut file| file.write_all(b"."));
+    }
+
+    /// Notes that a question was answered.
+    fn avoid_no_longer(&self) {
+        let _ = std::fs::remove_file(self.unanswered());
+    }
 }
 
 impl Hints for Client {
     fn changes(&self, question: &Question<'_>) -> Answer {
-        if question.entries < self.worth_asking {
+        if question.entries < self.worth_asking || self.is_avoided() {
             return Answer::Nothing;
         }
-        let asked = Asked::Changes {
-            root: question.root.to_path_buf(),
-            root_id: question.root_id,
-            namespace: mounts::namespace(),
-            since: question.since,
-        };
+        let asked = self.question(question.root, question.root_id, question.since);
         match self.ask(&asked, patience(question.entries)) {
-            Ok(Told::Changes(answer)) => answer,
+            Ok(Told::Changes(answer)) => {
+                self.avoid_no_longer();
+                answer
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                self.avoid();
+                Answer::Nothing
+            }
             _ => Answer::Nothing,
+        }
+    }
+
+    fn scanned_without(&self, cost: &FullScanCost<'_>) {
+        let Some(starter) = &self.starter else { return };
+        let each = |time: Duration| time * u32::try_from(cost.entries).unwrap_or(u32::MAX);
+        let took = cost.took.map_or_else(|| each(USUAL_ENTRY), |took| took.min(each(SLOWEST_ENTRY)));
+        // One that does not answer is there all the same.
+        if cost.entries < self.worth_asking || took < starter.slow_scan || self.is_avoided() {
+            return;
+        }
+        if starter.deferred {
+            *starter.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(cost.root.to_path_buf());
+        } else if let Ok(LaunchOutcome::Started(mut child)) = self.start(starter, cost.root) {
+            // This process may live longer than it does.
+            let _ = std::thread::Builder::new().spawn(move || child.wait());
         }
     }
 }
 
 /// A quarter of what a look at everything would take, about: waiting longer is not worth it.
 fn patience(entries: usize) -> Duration {
-    Duration::from_nanos(entries as u64 * 400).clamp(Duration::from_millis(3), Duration::from_millis(40))
+    Duration::from_nanos(entries as u64 * 400).clamp(Duration::from_millis(3), Duration::from_millis(25))
 }
 
 /// Connects without waiting: a watcher that has no time for us is as good as none.

@@ -57,7 +57,13 @@ const ALL: WatchFlags = WatchFlags::MODIFY
 impl Inotify {
     /// A queue of its own.
     pub fn new() -> io::Result<Self> {
-        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let fd =
+            inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|errno| match errno {
+                Errno::MFILE => io::Error::other(
+                    "the system allows no more inotify instances (sysctl fs.inotify.max_user_instances)",
+                ),
+                errno => errno.into(),
+            })?;
         Ok(Self { fd: Arc::new(fd), buffer: vec![MaybeUninit::uninit(); 64 << 10] })
     }
 }
@@ -66,7 +72,13 @@ impl Kernel for Inotify {
     fn watch(&mut self, dir: BorrowedFd<'_>) -> io::Result<Watched> {
         // By its open file, so that it is this directory whatever its path leads to by now.
         let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
-        Ok(inotify::add_watch(&*self.fd, path, ALL)?)
+        inotify::add_watch(&*self.fd, path, ALL).map_err(|errno| match errno {
+            Errno::NOSPC => io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                "the system allows no more watches (sysctl fs.inotify.max_user_watches)",
+            ),
+            errno => errno.into(),
+        })
     }
 
     fn unwatch(&mut self, watch: Watched) {

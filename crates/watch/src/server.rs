@@ -1,145 +1,150 @@
-//! The watcher of one store: a socket, and the workspaces that are watched because somebody asked about them.
+//! The watcher of one store: a socket, and the workspaces that are watched because a scan asked about them.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use stepback_worktree::scan::hints::Answer;
+use stepback_worktree::scan::hints::{Answer, Token};
 
-use crate::client::{Reached, SOCKET, is_ours};
-use crate::kernel::Inotify;
+use crate::client::{Reached, SOCKET, VERSION, is_ours};
+use crate::launch::ProgramFile;
 use crate::mounts;
-use crate::watch::{Place, Watch};
+use crate::report::{self, WatchedRoot, WatcherReport};
+use crate::sight::{self, RETRY, Reply, Signal, Terms, WatchedWorkspace};
 use crate::wire::{self, Asked, Told};
 
 /// Most workspaces that are watched at a time.
 const MOST_WORKSPACES: usize = 16;
-/// A workspace that nobody asked about for so long is not watched any more.
-const IDLE: Duration = Duration::from_secs(2 * 3600);
-/// After a failure, nobody tries again for so long.
-const RETRY: Duration = Duration::from_secs(60);
 /// How long a question may take to arrive, and an answer to be taken.
 const SLOW: Duration = Duration::from_millis(100);
-/// How often threads look whether they should end.
-const TICK: Duration = Duration::from_millis(200);
-/// Events that come in a row are taken in together.
-const PAUSE: Duration = Duration::from_millis(20);
 /// Threads that answer.
 const ANSWERING: usize = 2;
+/// Name of the directory for the lock and the marks, in the store's directory.
+pub const DIRECTORY: &str = "watch";
 
 /// What a watcher is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The store's directory on this machine.
     pub dir: PathBuf,
-    /// Workspaces to watch at once, most recent first; others follow when somebody asks about them.
+    /// Workspaces to watch at once, most recent first; others follow when a scan asks about them.
     pub recent: Vec<PathBuf>,
     /// Most directories to watch in one workspace; `None` for half of what the system allows a user.
     pub most: Option<usize>,
+    /// A hook started it: it ends when it is asked to, or when another version of the program asks.
+    pub automatic: bool,
+    /// A workspace that was not asked about for so long is not watched any more.
+    pub idle: Duration,
+}
+
+impl Config {
+    /// For a server, which watches workspaces for two hours after the last question.
+    pub fn new(dir: &Path) -> Self {
+        let idle = Duration::from_secs(2 * 3600);
+        Self { dir: dir.to_path_buf(), recent: Vec::new(), most: None, automatic: false, idle }
+    }
 }
 
 /// A watcher that runs; it ends when this is dropped.
 pub struct Watcher {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Device and inode of the store's directory and of the socket: others may be at their paths by now.
+    store_id: Option<(u64, u64)>,
+    socket_id: Option<(u64, u64)>,
+}
+
+/// Why a watcher that a hook started has to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndReason {
+    /// It was asked to.
+    Asked,
+    /// Its program was replaced, or one of another version asked.
+    OtherVersion,
+    /// Its store was removed, moved or replaced.
+    StoreGone,
+    /// Nothing was asked for long.
+    Idle,
 }
 
 struct Shared {
     config: Config,
-    most: usize,
-    marks: PathBuf,
+    terms: Arc<Terms>,
     namespace: u64,
-    ended: AtomicBool,
-    workspaces: Mutex<HashMap<PathBuf, Arc<Watched>>>,
-}
-
-/// A workspace, whatever became of watching it.
-struct Watched {
-    sight: Mutex<Sight>,
-}
-
-enum Sight {
-    /// It is about to be watched.
-    Soon,
-    /// It is.
-    Open(Box<Watch>, Instant),
-    /// It cannot be.
-    Closed(String, Instant),
-}
-
-impl Watched {
-    /// Waits for whoever is busy with it, but not while it begins anew: whoever asks does not wait that long either.
-    fn soon(&self) -> Option<MutexGuard<'_, Sight>> {
-        let until = Instant::now() + SLOW / 4;
-        loop {
-            match self.sight.try_lock() {
-                Ok(sight) => return Some(sight),
-                Err(TryLockError::Poisoned(sight)) => return Some(sight.into_inner()),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_micros(100));
-                }
-                Err(TryLockError::WouldBlock) => return None,
-            }
-        }
-    }
+    program: Option<ProgramFile>,
+    started: SystemTime,
+    workspaces: Mutex<HashMap<PathBuf, Arc<WatchedWorkspace>>>,
+    questions: AtomicU64,
+    last_question: Mutex<Instant>,
+    end_reason: Mutex<Option<EndReason>>,
+    /// Raised with `end_reason`.
+    asked_to_end: Signal,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn id_of(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
 impl Watcher {
     /// Starts to watch and to answer. `Ok(None)` if another process does already.
     pub fn start(config: Config) -> io::Result<Option<Self>> {
-        let marks = config.dir.join("watch");
+        let marks = config.dir.join(DIRECTORY);
         if !marks.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(&marks)?;
         }
-        let lock_file =
-            File::options().read(true).write(true).create(true).truncate(false).open(marks.join("lock"))?;
-        match lock_file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Ok(None),
-            Err(fs::TryLockError::Error(error)) => return Err(error),
-        }
-        // Marks of a watcher that was killed.
-        for entry in fs::read_dir(&marks)?.flatten().filter(|entry| entry.file_name() != "lock") {
+        let Some(lock_file) = take_lock(&marks)? else { return Ok(None) };
+        // Marks of a watcher that was killed: names of 32 hexadecimal digits.
+        for entry in fs::read_dir(&marks)?.flatten().filter(|entry| entry.file_name().len() == 32) {
             let _ = fs::remove_file(entry.path());
         }
-        let listener = listen(&config.dir.join(SOCKET))?;
-        let most = config.most.unwrap_or_else(allowed);
-        let shared = Arc::new(Shared {
-            most,
+        let socket = config.dir.join(SOCKET);
+        let listener = Arc::new(listen(&socket)?);
+        let store_id = fs::metadata(&config.dir).ok().map(|found| (found.dev(), found.ino()));
+        let terms = Terms {
+            store_dir: config.dir.clone(),
             marks,
+            most: config.most.unwrap_or_else(allowed),
+            idle: config.idle,
+            end: Signal::new()?,
+        };
+        let shared = Arc::new(Shared {
+            terms: Arc::new(terms),
             namespace: mounts::namespace(),
-            ended: AtomicBool::new(false),
+            program: ProgramFile::of_this_process(),
+            started: SystemTime::now(),
             workspaces: Mutex::default(),
+            questions: AtomicU64::new(0),
+            last_question: Mutex::new(Instant::now()),
+            end_reason: Mutex::new(None),
+            asked_to_end: Signal::new()?,
             config,
         });
         let mut threads = Vec::new();
-        let listener = Arc::new(listener);
         let lock_file = Arc::new(lock_file);
         for _ in 0..ANSWERING {
             let (shared, listener, lock_file) = (shared.clone(), listener.clone(), lock_file.clone());
             threads.push(std::thread::Builder::new().name("stepback-watcher".into()).spawn(move || {
                 answer_all(&shared, &listener);
-                // Nobody else may answer before the last thread is gone.
+                // No other process may answer before the last thread is gone.
                 drop(lock_file);
             })?);
         }
         for root in shared.config.recent.iter().take(MOST_WORKSPACES) {
-            shared.watch_soon(root);
+            shared.watch_soon(root, RETRY);
         }
-        Ok(Some(Self { shared, threads }))
+        Ok(Some(Self { shared, threads, store_id, socket_id: id_of(&socket) }))
     }
 
     /// Ends it: hooks look by themselves again.
@@ -147,12 +152,32 @@ impl Watcher {
         self.end();
     }
 
+    /// Waits until it has to end, for so long at most; for one that a hook started.
+    pub fn wait_for_end(&self, timeout: Duration) -> Option<EndReason> {
+        let shared = &self.shared;
+        shared.asked_to_end.wait(&[], Some(timeout));
+        if let Some(reason) = *lock(&shared.end_reason) {
+            return Some(reason);
+        }
+        let store_id = fs::metadata(&shared.config.dir).ok().map(|found| (found.dev(), found.ino()));
+        if store_id != self.store_id || id_of(&shared.config.dir.join(SOCKET)) != self.socket_id {
+            return Some(EndReason::StoreGone);
+        }
+        if !shared.is_current() {
+            return Some(EndReason::OtherVersion);
+        }
+        (lock(&shared.last_question).elapsed() >= shared.config.idle).then_some(EndReason::Idle)
+    }
+
     fn end(&mut self) {
-        self.shared.ended.store(true, Ordering::Relaxed);
+        self.shared.terms.end.raise();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let _ = fs::remove_file(self.shared.config.dir.join(SOCKET));
+        let socket = self.shared.config.dir.join(SOCKET);
+        if self.socket_id.is_some() && id_of(&socket) == self.socket_id {
+            let _ = fs::remove_file(socket);
+        }
     }
 }
 
@@ -162,13 +187,39 @@ impl Drop for Watcher {
     }
 }
 
+/// Takes the lock of the one process that watches for a store, and leaves its number there. `None` if another has it.
+fn take_lock(dir: &Path) -> io::Result<Option<File>> {
+    let path = dir.join(LOCK);
+    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => return Ok(None),
+        Err(fs::TryLockError::Error(error)) => return Err(error),
+    }
+    file.set_len(0)?;
+    write!(file, "{}", std::process::id())?;
+    Ok(Some(file))
+}
+
+const LOCK: &str = "lock";
+
+/// The process that watches for the store in `dir`, whether or not it answers.
+pub fn lock_holder(dir: &Path) -> Option<u32> {
+    let path = dir.join(DIRECTORY).join(LOCK);
+    let file = File::options().read(true).write(true).open(&path).ok()?;
+    match file.try_lock_shared() {
+        Err(fs::TryLockError::WouldBlock) => fs::read_to_string(path).ok()?.trim().parse().ok(),
+        _ => None,
+    }
+}
+
 /// Half of the watches that the system allows one user: others need some as well.
 fn allowed() -> usize {
     let limit = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap_or_default();
     limit.trim().parse::<usize>().unwrap_or(8192) / 2
 }
 
-/// Binds the socket, in place of one that nobody listens at any more.
+/// Binds the socket, in place of one that no process listens at any more.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -176,27 +227,22 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     }
     let reached = Reached::new(path)?;
     let listener = UnixListener::bind(&reached.path)?;
-    // The directory is the user's alone; this is for one that somebody opened.
+    // The directory is the user's alone; this is for one that was opened to others.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Waits until there is something to read, for one tick at most.
-fn is_ready(fd: BorrowedFd<'_>) -> bool {
-    let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
-    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    rustix::event::poll(&mut polled, Some(&tick)).is_ok_and(|ready| ready > 0)
-}
-
 fn answer_all(shared: &Arc<Shared>, listener: &UnixListener) {
-    while !shared.ended.load(Ordering::Relaxed) {
-        if !is_ready(listener.as_fd()) {
-            continue;
-        }
-        if let Ok((stream, _)) = listener.accept() {
-            // Whoever asks and does not listen has no answer.
-            let _ = converse(shared, stream);
+    while !shared.terms.end.is_raised() {
+        match listener.accept() {
+            // Who asks and does not listen gets no answer.
+            Ok((stream, _)) => drop(converse(shared, stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                shared.terms.end.wait(&[listener.as_fd()], None);
+            }
+            // Out of open files, perhaps: not at once again.
+            Err(_) => shared.terms.end.wait(&[], Some(SLOW)),
         }
     }
 }
@@ -209,72 +255,78 @@ fn converse(shared: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
         return Ok(());
     }
     let told = match wire::hear(&mut stream)? {
-        Asked::Status { root } => Told::Status(shared.status(&root)),
-        Asked::Changes { root, root_id, namespace, since } => {
-            let same = namespace == shared.namespace;
-            Told::Changes(if same { shared.changes(&root, root_id, since) } else { Answer::Nothing })
+        Asked::Report => Told::Report(shared.report()),
+        Asked::Stop => {
+            let stops = shared.config.automatic;
+            wire::tell(&mut stream, &Told::Stopping(stops))?;
+            if stops {
+                shared.ask_to_end(EndReason::Asked);
+            }
+            return Ok(());
+        }
+        Asked::Changes { root, root_id, namespace, since, version } => {
+            Told::Changes(if version != VERSION || !shared.is_current() {
+                shared.ask_to_end(EndReason::OtherVersion);
+                Answer::Nothing
+            } else if namespace != shared.namespace {
+                Answer::Nothing
+            } else {
+                shared.changes(&root, root_id, since)
+            })
         }
     };
     wire::tell(&mut stream, &told)
 }
 
 impl Shared {
-    fn known(&self, root: &Path) -> Option<Arc<Watched>> {
-        lock(&self.workspaces).get(root).cloned()
+    /// Whether the program that runs is the one that is installed.
+    fn is_current(&self) -> bool {
+        self.program.as_ref().is_none_or(ProgramFile::is_in_place)
     }
 
-    fn changes(
-        self: &Arc<Self>,
-        root: &Path,
-        root_id: (u64, u64),
-        since: Option<stepback_worktree::scan::hints::Token>,
-    ) -> Answer {
-        let Some(known) = self.known(root) else {
-            self.watch_soon(root);
-            return Answer::Nothing;
+    fn ask_to_end(&self, reason: EndReason) {
+        lock(&self.end_reason).get_or_insert(reason);
+        self.asked_to_end.raise();
+    }
+
+    fn changes(self: &Arc<Self>, root: &Path, root_id: (u64, u64), since: Option<Token>) -> Answer {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.last_question) = Instant::now();
+        let known = lock(&self.workspaces).get(root).cloned();
+        let retry = match known.as_ref().map(|known| known.changes(root_id, since)) {
+            Some(Reply::Answer(answer)) => return answer,
+            Some(Reply::Restart(retry)) => {
+                lock(&self.workspaces).remove(root);
+                retry
+            }
+            None => RETRY,
         };
-        let Some(mut sight) = known.soon() else { return Answer::Nothing };
-        match &mut *sight {
-            Sight::Soon => Answer::Nothing,
-            Sight::Open(watch, asked) => {
-                *asked = Instant::now();
-                match watch.answer(root_id, since) {
-                    Ok(Answer::Nothing) => {
-                        // Another directory is there now.
-                        *sight = Sight::Closed("another directory has taken its place".into(), long_ago());
-                        Answer::Nothing
-                    }
-                    Ok(answer) => answer,
-                    Err(error) => {
-                        *sight = Sight::Closed(error.to_string(), Instant::now());
-                        Answer::Nothing
-                    }
-                }
-            }
-            Sight::Closed(_, since) => {
-                let again = since.elapsed() >= RETRY;
-                drop(sight);
-                if again {
-                    lock(&self.workspaces).remove(root);
-                    self.watch_soon(root);
-                }
-                Answer::Nothing
-            }
-        }
+        self.watch_soon(root, retry);
+        Answer::Nothing
     }
 
-    fn status(&self, root: &Path) -> Result<u64, String> {
-        let known = self.known(root).ok_or("nobody has asked about it yet")?;
-        match &*lock(&known.sight) {
-            Sight::Soon => Err("it is about to be watched".into()),
-            Sight::Open(watch, _) => Ok(watch.directories() as u64),
-            Sight::Closed(why, _) => Err(why.clone()),
+    fn report(&self) -> WatcherReport {
+        let known: Vec<_> =
+            lock(&self.workspaces).iter().map(|(root, known)| (root.clone(), known.clone())).collect();
+        let mut roots: Vec<_> =
+            known.into_iter().map(|(root, known)| WatchedRoot { root, sight: known.describe() }).collect();
+        roots.sort_by(|a, b| a.root.cmp(&b.root));
+        let since = self.started.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        WatcherReport {
+            pid: std::process::id(),
+            version: VERSION.to_owned(),
+            automatic: self.config.automatic,
+            since,
+            memory: report::own_memory(),
+            questions: self.questions.load(Ordering::Relaxed),
+            roots,
         }
     }
 
     /// Begins to watch a workspace, on a thread of its own: finding all directories takes a while.
-    fn watch_soon(self: &Arc<Self>, root: &Path) {
-        let watched = Arc::new(Watched { sight: Mutex::new(Sight::Soon) });
+    fn watch_soon(self: &Arc<Self>, root: &Path, retry: Duration) {
+        let Ok(workspace) = WatchedWorkspace::new(retry) else { return };
+        let workspace = Arc::new(workspace);
         {
             let mut workspaces = lock(&self.workspaces);
             if workspaces.contains_key(root) {
@@ -282,56 +334,21 @@ impl Shared {
             }
             if workspaces.len() >= MOST_WORKSPACES {
                 // Those that cannot be watched make room.
-                workspaces.retain(|_, known| {
-                    !known.sight.try_lock().is_ok_and(|sight| matches!(&*sight, Sight::Closed(..)))
-                });
+                workspaces.retain(|_, known| !known.is_closed());
             }
             if workspaces.len() >= MOST_WORKSPACES {
                 return;
             }
-            workspaces.insert(root.to_path_buf(), watched.clone());
+            workspaces.insert(root.to_path_buf(), workspace.clone());
         }
-        let (shared, root) = (self.clone(), root.to_path_buf());
-        let started = std::thread::Builder::new()
-            .name("stepback-watching".into())
-            .spawn(move || keep_watching(&shared, &watched, &root));
-        // Without a thread, it stays as it is: nobody gets an answer.
-        drop(started);
-    }
-}
-
-fn long_ago() -> Instant {
-    let now = Instant::now();
-    now.checked_sub(RETRY).unwrap_or(now)
-}
-
-/// Watches one workspace until that is impossible, or nobody needs it any more.
-fn keep_watching(shared: &Shared, watched: &Watched, root: &Path) {
-    let place = Place { root, store_dir: Some(&shared.config.dir), marks: &shared.marks, most: shared.most };
-    let begun = Watch::begin(&place, Box::new(|| Ok(Box::new(Inotify::new()?))));
-    *lock(&watched.sight) = match begun {
-        Ok(watch) => Sight::Open(Box::new(watch), Instant::now()),
-        Err(error) => Sight::Closed(error.to_string(), Instant::now()),
-    };
-    while !shared.ended.load(Ordering::Relaxed) {
-        let readiness = match &mut *lock(&watched.sight) {
-            Sight::Open(watch, asked) if asked.elapsed() < IDLE => watch.readiness(),
-            _ => break,
-        };
-        if !is_ready(readiness.as_fd()) {
-            continue;
-        }
-        std::thread::sleep(PAUSE);
-        let mut sight = lock(&watched.sight);
-        if let Sight::Open(watch, _) = &mut *sight
-            && let Err(error) = watch.catch_up()
-        {
-            *sight = Sight::Closed(error.to_string(), Instant::now());
-        }
-    }
-    let mut workspaces = lock(&shared.workspaces);
-    let is_open = matches!(&*lock(&watched.sight), Sight::Open(..));
-    if is_open && workspaces.get(root).is_some_and(|known| std::ptr::eq(&**known, watched)) {
-        workspaces.remove(root);
+        let (shared, own, path) = (Arc::downgrade(self), Arc::downgrade(&workspace), root.to_path_buf());
+        sight::spawn(&workspace, root.to_path_buf(), &self.terms, move |is_open| {
+            if let (true, Some(shared)) = (is_open, Weak::upgrade(&shared)) {
+                let mut workspaces = lock(&shared.workspaces);
+                if workspaces.get(&path).is_some_and(|known| std::ptr::eq(Arc::as_ptr(known), own.as_ptr())) {
+                    workspaces.remove(&path);
+                }
+            }
+        });
     }
 }

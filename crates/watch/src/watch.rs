@@ -1,7 +1,8 @@
 //! One watched workspace: what the kernel reports, turned into which directories may have changed.
 //!
 //! Whenever something could have been missed, it begins anew under another name, and every moment it gave out before is
-//! unknown to it: who asks about one looks at everything.
+//! unknown to it: who asks about one looks at everything. Beginning anew visits all directories. Where that takes long, it is
+//! left to the caller, who need not do it while somebody waits or events still come faster than they can be read.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -10,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::ReadFlags;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
@@ -25,6 +27,8 @@ use crate::mounts::Mounts;
 
 /// Most directories that could not be opened and are looked at each time; with more, everything is.
 const MOST_CLOSED: usize = 64;
+/// What has lost track and took no longer than this to begin does so anew at once.
+const SHORT_START: Duration = Duration::from_millis(10);
 
 /// Where and how to watch.
 pub struct Place<'a> {
@@ -49,6 +53,10 @@ pub struct Watch {
     most: usize,
     source: Source,
     sight: Sight,
+    /// How long it took to begin.
+    start_took: Duration,
+    /// Something was missed, and it has not begun anew since.
+    lost: bool,
 }
 
 /// What is seen since it began or lost track.
@@ -85,6 +93,7 @@ struct Lost;
 impl Watch {
     /// Begins to watch. Fails where that is impossible: a file system that does not tell, too many directories.
     pub fn begin(place: &Place<'_>, source: Source) -> io::Result<Self> {
+        let started = Instant::now();
         let sight = Sight::begin(place, &source)?;
         Ok(Self {
             root: place.root.to_path_buf(),
@@ -93,6 +102,8 @@ impl Watch {
             most: place.most,
             source,
             sight,
+            start_took: started.elapsed(),
+            lost: false,
         })
     }
 
@@ -113,31 +124,57 @@ impl Watch {
 
     /// Takes in what the kernel has reported, so that its queue does not fill. Fails if it cannot be watched any more.
     pub fn catch_up(&mut self) -> io::Result<()> {
+        if self.lost {
+            return Ok(());
+        }
         match self.sight.take_in() {
             Ok(_) => Ok(()),
-            Err(Lost) => self.begin_anew(),
+            Err(Lost) => self.lose(),
         }
     }
 
     /// Says which directories may have changed since a moment. It covers everything that happened before this was called.
+    /// [`Answer::Nothing`] while it has lost track; fails if another directory is at the root's path, or it cannot be
+    /// watched any more.
     pub fn answer(&mut self, root_id: (u64, u64), since: Option<Token>) -> io::Result<Answer> {
         if self.sight.territory.root_id() != root_id {
-            return Ok(Answer::Nothing);
+            return Err(io::Error::new(io::ErrorKind::NotFound, "another directory has taken its place"));
         }
-        if self.sight.take_in_up_to_now().is_err() {
-            self.begin_anew()?;
+        if !self.lost && self.sight.take_in_up_to_now().is_err() {
+            self.lose()?;
         }
-        Ok(self.sight.ledger.answer(since))
+        Ok(if self.lost { Answer::Nothing } else { self.sight.ledger.answer(since) })
     }
 
-    fn begin_anew(&mut self) -> io::Result<()> {
+    /// Whether it gives no answers until it begins anew.
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// How long it took to begin, the last time.
+    pub fn start_took(&self) -> Duration {
+        self.start_took
+    }
+
+    fn lose(&mut self) -> io::Result<()> {
+        if self.start_took <= SHORT_START {
+            return self.begin_anew();
+        }
+        self.lost = true;
+        Ok(())
+    }
+
+    /// Visits all directories again.
+    pub fn begin_anew(&mut self) -> io::Result<()> {
         let place = Place {
             root: &self.root,
             store_dir: self.store_dir.as_deref(),
             marks: &self.marks,
             most: self.most,
         };
+        let started = Instant::now();
         self.sight = Sight::begin(&place, &self.source)?;
+        (self.start_took, self.lost) = (started.elapsed(), false);
         Ok(())
     }
 }

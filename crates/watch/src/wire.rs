@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use stepback_model::path::RelPath;
 use stepback_worktree::scan::hints::{Answer, Changed, Token};
 
+use crate::report::WatcherReport;
+
 /// Begins every message; the last byte is the version.
-const MAGIC: [u8; 4] = *b"SBW\x01";
+const MAGIC: [u8; 4] = *b"SBW\x02";
 /// Longest question.
 const LONGEST_QUESTION: usize = 8 << 10;
 /// Longest answer.
@@ -33,12 +35,13 @@ pub enum Asked {
         namespace: u64,
         /// Since when.
         since: Option<Token>,
+        /// The version of the program that asks: another one may have other rules about what a scan visits.
+        version: String,
     },
-    /// How many directories are watched in this workspace.
-    Status {
-        /// The workspace.
-        root: PathBuf,
-    },
+    /// What is watched, and by which process.
+    Report,
+    /// That it ends, if it is one that a hook started.
+    Stop,
 }
 
 /// What is answered.
@@ -46,26 +49,27 @@ pub enum Asked {
 pub enum Told {
     /// To [`Asked::Changes`].
     Changes(Answer),
-    /// To [`Asked::Status`]: so many directories, or why none.
-    Status(Result<u64, String>),
+    /// To [`Asked::Report`].
+    Report(WatcherReport),
+    /// To [`Asked::Stop`]: whether it ends.
+    Stopping(bool),
 }
 
 /// Writes a question.
 pub fn ask(to: &mut impl Write, asked: &Asked) -> io::Result<()> {
     let mut bytes = begun();
     match asked {
-        Asked::Changes { root, root_id, namespace, since } => {
+        Asked::Changes { root, root_id, namespace, since, version } => {
             bytes.push(1);
             for word in [root_id.0, root_id.1, *namespace] {
                 bytes.extend_from_slice(&word.to_le_bytes());
             }
             put_token(&mut bytes, *since);
+            put_bytes(&mut bytes, version.as_bytes());
             bytes.extend_from_slice(root.as_os_str().as_bytes());
         }
-        Asked::Status { root } => {
-            bytes.push(2);
-            bytes.extend_from_slice(root.as_os_str().as_bytes());
-        }
+        Asked::Report => bytes.push(2),
+        Asked::Stop => bytes.push(3),
     }
     finish(to, bytes, LONGEST_QUESTION)
 }
@@ -78,12 +82,14 @@ pub fn hear(from: &mut impl Read) -> io::Result<Asked> {
         1 => {
             let (root_id, namespace) = ((rest.word()?, rest.word()?), rest.word()?);
             let since = rest.token()?;
-            Asked::Changes { root: rest.root()?, root_id, namespace, since }
+            let version = rest.text()?;
+            Asked::Changes { root: rest.root()?, root_id, namespace, since, version }
         }
-        2 => Asked::Status { root: rest.root()? },
+        2 => Asked::Report,
+        3 => Asked::Stop,
         _ => return Err(not_understood()),
     };
-    Ok(asked)
+    if rest.0.is_empty() { Ok(asked) } else { Err(not_understood()) }
 }
 
 /// Writes an answer.
@@ -100,10 +106,8 @@ pub fn tell(to: &mut impl Write, told: &Told) -> io::Result<()> {
             put_token(&mut bytes, Some(*token));
             bytes.extend_from_slice(&(changed.len() as u32).to_le_bytes());
             for changed in changed {
-                let path = changed.path.as_bytes();
                 bytes.push(u8::from(changed.whole));
-                bytes.extend_from_slice(&(path.len() as u32).to_le_bytes());
-                bytes.extend_from_slice(path);
+                put_bytes(&mut bytes, changed.path.as_bytes());
             }
             if changed.len() > MOST as usize || bytes.len() > LONGEST_ANSWER {
                 bytes = begun();
@@ -111,14 +115,11 @@ pub fn tell(to: &mut impl Write, told: &Told) -> io::Result<()> {
                 put_token(&mut bytes, Some(*token));
             }
         }
-        Told::Status(Ok(count)) => {
+        Told::Report(report) => {
             bytes.push(3);
-            bytes.extend_from_slice(&count.to_le_bytes());
+            report.encode(&mut bytes);
         }
-        Told::Status(Err(why)) => {
-            bytes.push(4);
-            bytes.extend_from_slice(why.as_bytes());
-        }
+        Told::Stopping(stops) => bytes.extend_from_slice(&[4, u8::from(*stops)]),
     }
     finish(to, bytes, LONGEST_ANSWER)
 }
@@ -138,22 +139,14 @@ pub fn listen(from: &mut impl Read) -> io::Result<Told> {
             }
             let mut changed = Vec::new();
             for _ in 0..count {
-                let whole = match rest.byte()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(not_understood()),
-                };
-                let length = rest.number()? as usize;
-                let path = RelPath::parse(rest.take(length)?).map_err(|_| not_understood())?;
+                let whole = rest.flag()?;
+                let path = RelPath::parse(rest.bytes()?).map_err(|_| not_understood())?;
                 changed.push(Changed { path, whole });
             }
             Told::Changes(Answer::Only(token, changed))
         }
-        3 => Told::Status(Ok(rest.word()?)),
-        4 => {
-            let why = std::mem::take(&mut rest.0);
-            Told::Status(Err(String::from_utf8_lossy(why).into_owned()))
-        }
+        3 => Told::Report(WatcherReport::decode(&mut rest)?),
+        4 => Told::Stopping(rest.flag()?),
         _ => return Err(not_understood()),
     };
     if rest.0.is_empty() { Ok(told) } else { Err(not_understood()) }
@@ -202,8 +195,14 @@ fn put_token(bytes: &mut Vec<u8>, token: Option<Token>) {
     bytes.extend_from_slice(&token.position.to_le_bytes());
 }
 
+/// Appends bytes with their length before them.
+pub(crate) fn put_bytes(bytes: &mut Vec<u8>, more: &[u8]) {
+    bytes.extend_from_slice(&(more.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(more);
+}
+
 /// What is left of a message.
-struct Rest<'a>(&'a [u8]);
+pub(crate) struct Rest<'a>(pub &'a [u8]);
 
 impl<'a> Rest<'a> {
     fn take(&mut self, length: usize) -> io::Result<&'a [u8]> {
@@ -222,22 +221,35 @@ impl<'a> Rest<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    fn number(&mut self) -> io::Result<u32> {
+    pub(crate) fn flag(&mut self) -> io::Result<bool> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(not_understood()),
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> io::Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    fn word(&mut self) -> io::Result<u64> {
+    pub(crate) fn bytes(&mut self) -> io::Result<&'a [u8]> {
+        let length = self.number()? as usize;
+        self.take(length)
+    }
+
+    pub(crate) fn text(&mut self) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    pub(crate) fn word(&mut self) -> io::Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     fn token(&mut self) -> io::Result<Option<Token>> {
-        let there = self.byte()?;
+        let is_there = self.flag()?;
         let token = Token { instance: self.array()?, position: self.word()? };
-        match there {
-            0 => Ok(None),
-            1 => Ok(Some(token)),
-            _ => Err(not_understood()),
-        }
+        Ok(is_there.then_some(token))
     }
 
     fn root(&mut self) -> io::Result<PathBuf> {
@@ -249,6 +261,7 @@ impl<'a> Rest<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::WatchedRoot;
     use proptest::prelude::*;
 
     fn path(text: &str) -> RelPath {
@@ -268,8 +281,19 @@ mod tests {
                     Changed { path: RelPath::parse(b"not utf8 \xff/a".as_slice()).unwrap(), whole: true },
                 ],
             )),
-            Told::Status(Ok(80_000)),
-            Told::Status(Err("no".into())),
+            Told::Report(WatcherReport {
+                pid: 7,
+                version: "1.2.3".into(),
+                automatic: true,
+                since: 1_700_000_000,
+                memory: 9 << 20,
+                questions: 12,
+                roots: vec![
+                    WatchedRoot { root: "/work/a b".into(), sight: Ok(80_000) },
+                    WatchedRoot { root: "/work/c".into(), sight: Err("no".into()) },
+                ],
+            }),
+            Told::Stopping(true),
         ]
     }
 
@@ -277,9 +301,16 @@ mod tests {
     fn what_is_said_is_understood() {
         let root = PathBuf::from("/work/a b");
         for asked in [
-            Asked::Changes { root: root.clone(), root_id: (1, 2), namespace: 3, since: Some(TOKEN) },
-            Asked::Changes { root: root.clone(), root_id: (1, 2), namespace: 3, since: None },
-            Asked::Status { root },
+            Asked::Changes {
+                root: root.clone(),
+                root_id: (1, 2),
+                namespace: 3,
+                since: Some(TOKEN),
+                version: "1.2.3".into(),
+            },
+            Asked::Changes { root, root_id: (1, 2), namespace: 3, since: None, version: String::new() },
+            Asked::Report,
+            Asked::Stop,
         ] {
             let mut bytes = Vec::new();
             ask(&mut bytes, &asked).unwrap();

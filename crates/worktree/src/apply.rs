@@ -25,7 +25,9 @@ use stepback_model::tree::{MODE_MASK, Node};
 use crate::beneath::{Beneath, CompareError, Identity, Present, compare};
 use crate::error::WorktreeError;
 use crate::vault::Vault;
+use displaced::DisplacedFiles;
 
+mod displaced;
 mod durable;
 mod write;
 
@@ -52,6 +54,7 @@ pub struct Applier<'a> {
     durable: bool,
     /// Directories made writable for the time being, with the permission bits they had.
     loosened: Mutex<BTreeMap<RelPath, u32>>,
+    displaced: Mutex<DisplacedFiles>,
 }
 
 /// An application that could not go on.
@@ -74,8 +77,9 @@ impl<'a> Applier<'a> {
     ) -> Result<Self, WorktreeError> {
         let beneath =
             Beneath::open(root).map_err(|error| WorktreeError::Root { root: root.to_path_buf(), error })?;
-        let loosened = Mutex::default();
-        Ok(Self { beneath, source, vault, tag: tag.to_string(), threads, durable: true, loosened })
+        let tag = tag.to_string();
+        let (loosened, displaced) = Default::default();
+        Ok(Self { beneath, source, vault, tag, threads, durable: true, loosened, displaced })
     }
 
     /// For files that nobody needs after a crash: what is applied is not made durable.
@@ -100,9 +104,14 @@ impl<'a> Applier<'a> {
             self.remove_phase(changes, &set)?;
             self.make_dirs_phase(changes, &set)?;
             self.write_phase(changes, &set, &count)?;
+            self.discard_all(changes)?;
             self.dir_modes_phase(changes, &set)
         };
         let result = run();
+        if result.is_err() {
+            // As far as that is possible; what stays is found by its name.
+            let _ = self.discard_all(changes);
+        }
         let tightened = self.tighten();
         let result = result.and(tightened).and_then(|()| match self.durable {
             true => durable::make_durable(&self.beneath, changes)
@@ -134,6 +143,7 @@ impl<'a> Applier<'a> {
                 continue;
             }
             let outcome = if now.is_dir() {
+                self.discard_in(&mut beneath, changes, &change.path)?;
                 beneath.forget();
                 self.remove_dir(&mut beneath, &change.path, change.then.as_ref())?
             } else {
@@ -206,9 +216,7 @@ impl<'a> Applier<'a> {
                 .map_err(WorktreeError::io("put back", path))?;
             return Ok(changed_meanwhile());
         }
-        faults::point()
-            .and_then(|()| Ok(rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty())?))
-            .map_err(WorktreeError::io("remove", path))?;
+        self.discard(&dir, &temporary, at, Some(now)).map_err(WorktreeError::io("remove", path))?;
         Ok(Outcome::Done)
     }
 
@@ -251,38 +259,17 @@ impl<'a> Applier<'a> {
         set: &(dyn Fn(usize, Outcome) + Sync),
         count: &(dyn Fn() + Sync),
     ) -> Result<(), WorktreeError> {
-        let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);
-        let work = || {
-            const AT_A_TIME: usize = 16;
+        on_threads(self.threads, changes.len(), &failure, || {
             let mut beneath = self.beneath.again();
-            loop {
-                let from = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
-                if from >= changes.len() || lock(&failure).is_some() {
-                    return;
-                }
-                for (at, change) in changes.iter().enumerate().skip(from).take(AT_A_TIME) {
-                    let writes = matches!(&change.then, Some(Node::File { .. } | Node::Symlink { .. }));
-                    if !writes {
-                        continue;
-                    }
-                    match self.write(&mut beneath, change, at) {
-                        Ok(outcome) => set(at, outcome),
-                        Err(error) => {
-                            lock(&failure).get_or_insert(error);
-                            return;
-                        }
-                    }
+            move |at| {
+                let change = &changes[at];
+                if matches!(&change.then, Some(Node::File { .. } | Node::Symlink { .. })) {
+                    set(at, self.write(&mut beneath, change, at)?);
                     count();
                 }
+                Ok(())
             }
-        };
-        let threads = if changes.len() < 64 { 1 } else { self.threads.max(1) };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                scope.spawn(work);
-            }
-            work();
         });
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
@@ -415,8 +402,39 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Runs a worker for each of `count` items, some neighbours at a time, on up to `threads` threads, until one fails.
+fn on_threads<W: FnMut(usize) -> Result<(), WorktreeError>>(
+    threads: usize,
+    count: usize,
+    failure: &Mutex<Option<WorktreeError>>,
+    worker: impl Fn() -> W + Sync,
+) {
+    const AT_A_TIME: usize = 16;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut worker = worker();
+        loop {
+            let from = next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+            if from >= count || lock(failure).is_some() {
+                return;
+            }
+            if let Err(error) = (from..count.min(from + AT_A_TIME)).try_for_each(&mut worker) {
+                lock(failure).get_or_insert(error);
+                return;
+            }
+        }
+    };
+    let threads = if count < 64 { 1 } else { threads.max(1) };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+}
+
 fn changed_meanwhile() -> Outcome {
-    Outcome::LeftAlone("it was changed by somebody else meanwhile".into())
+    Outcome::LeftAlone("another process changed it meanwhile".into())
 }
 
 fn missing_parent() -> Outcome {

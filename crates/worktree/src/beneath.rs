@@ -1,7 +1,8 @@
-//! Reaching a path beneath the root one component at a time, never through a symbolic link.
+//! Reaching a path beneath the root, never through a symbolic link.
 //!
-//! Opening each component by itself with `O_NOFOLLOW` works on every kernel, for paths longer than `PATH_MAX`, and cannot be
-//! tricked by a directory that becomes a link between check and use: the directory handle is the check.
+//! Linux opens several levels at once and refuses links on the way (`openat2`). Where it cannot, each component is opened by
+//! itself with `O_NOFOLLOW`, which works on every kernel and for paths longer than `PATH_MAX`. Neither can be tricked by a
+//! directory that becomes a link between check and use: the directory handle is the check.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,6 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+#[cfg(target_os = "linux")]
+use rustix::fs::ResolveFlags;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use stepback_model::hash::{Hash, ObjectKind};
@@ -30,7 +33,8 @@ const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW
 #[derive(Debug)]
 pub struct Beneath {
     root: Arc<OwnedFd>,
-    way: Vec<(Vec<u8>, Arc<OwnedFd>)>,
+    /// Names of the directories down to the last one, each with its handle if it was opened by itself.
+    way: Vec<(Vec<u8>, Option<Arc<OwnedFd>>)>,
 }
 
 impl Beneath {
@@ -55,12 +59,33 @@ impl Beneath {
         let same =
             self.way.iter().zip(path.components()).take_while(|((known, _), name)| known == name).count();
         self.way.truncate(same);
-        for name in path.components().skip(same) {
-            let above = self.way.last().map_or(&self.root, |(_, fd)| fd);
-            let fd = rustix::fs::openat(above, OsStr::from_bytes(name), DIR, Mode::empty())?;
-            self.way.push((name.to_vec(), Arc::new(fd)));
+        let open = self.way.iter().rposition(|(_, fd)| fd.is_some()).map_or(0, |at| at + 1);
+        let names: Vec<&[u8]> = path.components().skip(open).collect();
+        let above = match open {
+            0 => self.root.clone(),
+            open => self.way[open - 1].1.clone().unwrap_or_else(|| self.root.clone()),
+        };
+        if names.is_empty() {
+            return Ok(above);
         }
-        Ok(self.way.last().map_or(&self.root, |(_, fd)| fd).clone())
+        if names.len() > 1
+            && let Some(opened) = open_levels(&above, &names)
+        {
+            let fd = Arc::new(opened?);
+            self.way.extend(names.iter().skip(self.way.len() - open).map(|name| (name.to_vec(), None)));
+            if let Some(last) = self.way.last_mut() {
+                last.1 = Some(fd.clone());
+            }
+            return Ok(fd);
+        }
+        self.way.truncate(open);
+        let mut above = above;
+        for name in names {
+            let fd = rustix::fs::openat(&above, OsStr::from_bytes(name), DIR, Mode::empty())?;
+            above = Arc::new(fd);
+            self.way.push((name.to_vec(), Some(above.clone())));
+        }
+        Ok(above)
     }
 
     /// Opens the directory that holds `path`, and the name in it. `None` for the root.
@@ -73,6 +98,35 @@ impl Beneath {
     pub fn forget(&mut self) {
         self.way.clear();
     }
+}
+
+/// Opens the directory at `names` below `above` in one go; `None` if that has to be done level by level.
+#[cfg(target_os = "linux")]
+fn open_levels(above: &OwnedFd, names: &[&[u8]]) -> Option<rustix::io::Result<OwnedFd>> {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static POSSIBLE: AtomicBool = AtomicBool::new(true);
+    if !POSSIBLE.load(Ordering::Relaxed) {
+        return None;
+    }
+    let path = names.join(&b'/');
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    match rustix::fs::openat2(above, OsStr::from_bytes(&path), DIR, Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM) => {
+            // An old kernel, or a sandbox that does not know the call.
+            POSSIBLE.store(false, Ordering::Relaxed);
+            None
+        }
+        // Something on the way was renamed meanwhile, or the path is too long.
+        Err(Errno::AGAIN | Errno::NAMETOOLONG) => None,
+        opened => Some(opened),
+    }
+}
+
+/// Never possible here.
+#[cfg(not(target_os = "linux"))]
+fn open_levels(_: &OwnedFd, _: &[&[u8]]) -> Option<rustix::io::Result<OwnedFd>> {
+    None
 }
 
 /// Opens a regular file for reading, following nothing.

@@ -4,78 +4,190 @@
 //! configuration may have been written by the agent whose work is being taken back.
 
 use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use stepback_model::path::RelPath;
 
 use crate::beneath::{Beneath, open_file};
 
-/// The content git has in its index, by path, for the repository at `root`. `None` if there is none, or if it is in a form
-/// that is not understood.
-pub fn tracked(root: &Path) -> Option<HashMap<Vec<u8>, [u8; 20]>> {
-    let git = RelPath::parse(".git").ok()?;
-    let dir = Beneath::open(root).and_then(|mut beneath| beneath.dir(&git)).ok()?;
-    let (mut file, _) = open_file(&dir, "index".as_ref()).ok()?;
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut file, &mut bytes).ok()?;
-    parse(&bytes)
+/// What git last saw of the files of a repository.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GitIndex {
+    entries: HashMap<Vec<u8>, IndexEntry>,
+    /// When the index was written, in seconds and nanoseconds: a file that changed in the same moment may look unchanged.
+    written: (i64, i64),
 }
 
-/// Versions 2 and 3: fixed fields, the id, flags, the name, padded to eight bytes.
-fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, [u8; 20]>> {
+/// One file of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct IndexEntry {
+    /// Seconds and nanoseconds, as far as 32 bits hold them.
+    changed: (u32, u32),
+    modified: (u32, u32),
+    inode: u32,
+    size: u32,
+    oid: [u8; 20],
+}
+
+/// What a stat tells about a file that git tracks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrackedState {
+    /// It is what git has.
+    Same,
+    /// It is something else.
+    Changed,
+    /// Only its content can tell: it is what git has if it has this id as a blob.
+    Unclear([u8; 20]),
+}
+
+impl GitIndex {
+    /// The index of the repository at `root`. `None` if there is none, or if it is in a form that is not understood.
+    pub fn read(root: &Path) -> Option<Self> {
+        let git = RelPath::parse(".git").ok()?;
+        let dir = Beneath::open(root).and_then(|mut beneath| beneath.dir(&git)).ok()?;
+        let (mut file, _) = open_file(&dir, "index".as_ref()).ok()?;
+        let metadata = file.metadata().ok()?;
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut bytes).ok()?;
+        Some(Self { entries: parse(&bytes)?, written: (metadata.mtime(), metadata.mtime_nsec()) })
+    }
+
+    /// How a file on disk relates to what git has, by its stat alone; `None` if git does not track it.
+    pub fn compare(&self, path: &[u8], file: &Metadata) -> Option<TrackedState> {
+        let entry = self.entries.get(path)?;
+        let low = |value: u64| value as u32;
+        // Git writes a size of zero for a file whose stat it does not trust.
+        if low(file.size()) != entry.size && entry.size != 0 {
+            return Some(TrackedState::Changed);
+        }
+        let same_time = |(seconds, nanos): (u32, u32), now: (i64, i64)| {
+            // Some builds of git keep no nanoseconds.
+            seconds == now.0 as u32 && (nanos == now.1 as u32 || nanos == 0)
+        };
+        let is_same = same_time(entry.modified, (file.mtime(), file.mtime_nsec()))
+            && same_time(entry.changed, (file.ctime(), file.ctime_nsec()))
+            && entry.inode == low(file.ino())
+            && low(file.size()) == entry.size;
+        let is_racy = match entry.modified.1 {
+            0 => file.mtime() >= self.written.0,
+            _ => (file.mtime(), file.mtime_nsec()) >= self.written,
+        };
+        Some(match is_same && !is_racy {
+            true => TrackedState::Same,
+            false => TrackedState::Unclear(entry.oid),
+        })
+    }
+}
+
+/// Versions 2 to 4: fixed fields, the id, flags, and the name, which is padded to eight bytes or, in version 4, given as what
+/// differs from the name before.
+fn parse(bytes: &[u8]) -> Option<HashMap<Vec<u8>, IndexEntry>> {
     const FIXED: usize = 62;
     let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    if bytes.get(..4)? != b"DIRC" || !matches!(word(4)?, 2 | 3) {
+    let version = word(4)?;
+    if bytes.get(..4)? != b"DIRC" || !matches!(version, 2..=4) {
         return None;
     }
     let mut entries = HashMap::new();
-    let mut at = 12;
+    let (mut at, mut previous) = (12, Vec::new());
     for _ in 0..word(8)? {
-        let oid: [u8; 20] = bytes.get(at + 40..at + 60)?.try_into().ok()?;
+        let entry = IndexEntry {
+            changed: (word(at)?, word(at + 4)?),
+            modified: (word(at + 8)?, word(at + 12)?),
+            inode: word(at + 20)?,
+            size: word(at + 36)?,
+            oid: bytes.get(at + 40..at + 60)?.try_into().ok()?,
+        };
         let flags = u16::from_be_bytes(bytes.get(at + 60..at + 62)?.try_into().ok()?);
         let extended = if flags & 0x4000 != 0 { 2 } else { 0 };
-        let name_at = at + FIXED + extended;
+        let mut name_at = at + FIXED + extended;
+        let mut name = Vec::new();
+        if version == 4 {
+            let (dropped, behind) = offset(bytes, name_at)?;
+            name.extend_from_slice(previous.get(..previous.len().checked_sub(dropped)?)?);
+            name_at = behind;
+        }
         let len = bytes.get(name_at..)?.iter().position(|byte| *byte == 0)?;
-        entries.insert(bytes[name_at..name_at + len].to_vec(), oid);
-        at += (FIXED + extended + len + 8) & !7;
+        name.extend_from_slice(&bytes[name_at..name_at + len]);
+        at = match version {
+            4 => name_at + len + 1,
+            _ => at + ((FIXED + extended + len + 8) & !7),
+        };
+        previous.clone_from(&name);
+        entries.insert(name, entry);
     }
     Some(entries)
 }
 
+/// A number of variable length, as git writes offsets, and where it ends.
+fn offset(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let mut at = at;
+    let mut byte = *bytes.get(at)?;
+    let mut value = usize::from(byte & 127);
+    while byte & 128 != 0 {
+        at += 1;
+        byte = *bytes.get(at)?;
+        value = value.checked_add(1)?.checked_mul(128)? + usize::from(byte & 127);
+    }
+    Some((value, at + 1))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
     use super::*;
 
     #[test]
     fn damaged_indexes_are_not_understood() {
         assert!(parse(b"").is_none());
-        assert!(parse(b"DIRC\0\0\0\x04\0\0\0\0").is_none(), "version 4 is not read");
+        assert!(parse(b"DIRC\0\0\0\x05\0\0\0\0").is_none(), "version 5 is not read");
         assert_eq!(parse(b"DIRC\0\0\0\x02\0\0\0\0"), Some(HashMap::new()));
         assert!(parse(b"DIRC\0\0\0\x02\0\0\0\x01short").is_none());
     }
 
     #[test]
-    fn a_real_index_is_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let git = |arguments: &[&str]| {
-            let output = std::process::Command::new("git").arg("-C").arg(dir.path()).args(arguments).output();
-            output.is_ok_and(|output| output.status.success())
-        };
-        if !git(&["init", "-q", "."]) {
-            eprintln!("git is not installed; nothing to compare with");
-            return;
+    fn a_stat_tells_which_files_are_as_git_has_them() {
+        for version in ["2", "4"] {
+            let dir = tempfile::tempdir().unwrap();
+            let git = |arguments: &[&str]| {
+                let output =
+                    std::process::Command::new("git").arg("-C").arg(dir.path()).args(arguments).output();
+                output.is_ok_and(|output| output.status.success())
+            };
+            if !git(&["init", "-q", "."]) {
+                eprintln!("git is not installed; nothing to compare with");
+                return;
+            }
+            let names = ["a", "somewhat/longer name", "somewhat/other", "x", "racy"];
+            let past = SystemTime::now() - Duration::from_secs(60);
+            for name in names {
+                let path = dir.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(&path, name).unwrap();
+                if name != "racy" {
+                    fs::File::options().write(true).open(&path).unwrap().set_modified(past).unwrap();
+                }
+            }
+            assert!(git(&["update-index", "--index-version", version]));
+            assert!(git(&["add", "-A"]));
+            let state = |name: &str| {
+                let index = GitIndex::read(dir.path()).unwrap();
+                index.compare(name.as_bytes(), &fs::symlink_metadata(dir.path().join(name)).unwrap())
+            };
+            assert_eq!(GitIndex::read(dir.path()).unwrap().entries.len(), names.len());
+            assert_eq!(state("somewhat/longer name"), Some(TrackedState::Same));
+            assert_eq!(state("somewhat/other"), Some(TrackedState::Same));
+            fs::write(dir.path().join("a"), "longer").unwrap();
+            assert_eq!(state("a"), Some(TrackedState::Changed));
+            // The same size: only the content can tell.
+            fs::write(dir.path().join("x"), "y").unwrap();
+            assert_eq!(state("x"), Some(TrackedState::Unclear(stepback_store::git_blob_id(b"x"))));
+            fs::write(dir.path().join("new"), "n").unwrap();
+            assert_eq!(state("new"), None);
         }
-        for name in ["a", "somewhat/longer name", "x"] {
-            let path = dir.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, name).unwrap();
-        }
-        assert!(git(&["add", "-A"]));
-        let tracked = tracked(dir.path()).unwrap();
-        assert_eq!(tracked.len(), 3);
-        assert_eq!(
-            tracked[&b"somewhat/longer name"[..]],
-            stepback_store::git_blob_id(b"somewhat/longer name")
-        );
     }
 }

@@ -9,6 +9,7 @@ pub mod content;
 pub mod error;
 mod git;
 pub mod git_index;
+pub mod open_files;
 pub mod restore;
 pub mod rules;
 pub mod scan;

@@ -9,13 +9,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use stepback_model::hash::Hash;
 use stepback_model::object::ObjectSource;
 use stepback_model::path::RelPath;
 use stepback_store::ObjectBatch;
 
-use self::hints::{Answer, Hints};
+use self::hints::{Answer, FullScanCost, Hints};
 use self::walk::Trust;
 use crate::error::WorktreeError;
 use crate::rules::Budget;
@@ -147,8 +148,14 @@ impl Scan<'_> {
             }
         }
         // A cache that cannot be read to its end is none.
+        let started = Instant::now();
         let old = old.and_then(StatCache::read_whole);
         let walked = walk::walk(self, old.as_ref(), Trust::Decisions, None, source, batch)?;
+        if let (Some(hints), Answer::Nothing, false) = (self.hints, &answer, self.everything) {
+            let took = old.is_some().then(|| started.elapsed());
+            let entries = old.as_ref().map_or_else(|| walked.entry_count(), StatCache::entry_count);
+            hints.scanned_without(&FullScanCost { root: self.root, entries, took });
+        }
         if walked.rules_changed && old.is_some() {
             // A rule file changed: decisions taken under the old rules must be taken again, hashes still hold.
             let again = walk::walk(self, old.as_ref(), Trust::HashesOnly, None, source, batch)?;

@@ -96,7 +96,8 @@ function StopCard({ stop }: { stop: Stop }) {
       setProblem(new Problem(0, `the input is no JSON: ${error instanceof Error ? error.message : String(error)}`));
       return;
     }
-    void send({ answer: 'edit', input: edited }, 'It goes on with the changed input.');
+    const told = stop.can_edit_input ? 'It goes on with the changed input.' : `${stop.agent} cannot change an input: the call is refused, and the model is asked to call again.`;
+    void send({ answer: 'edit', input: edited }, told);
   };
   const inject = async () => {
     try {

@@ -8,7 +8,7 @@ import { Link, go, set, useRoute } from '../route';
 import { Ago, Button, Empty, Loading, Status, Trouble, useKeys } from '../ui';
 import { useWorkspaces } from '../workspaces';
 
-const STATUSES = ['active', 'stopped', 'idle', 'ended'];
+const STATUSES = ['active', 'stopped', 'idle', 'ended', 'prepared'];
 const RANK: Record<string, number> = { stopped: 0, active: 1 };
 const PAGE = 100;
 

@@ -165,11 +165,12 @@ export class Timeline {
     return -1;
   }
 
-  /** What led to a step, as far as it is known: the model's answer before it on its lane, and the prompt before that. */
+  /** What led to a step, as far as it is known: the model's answer before it to the same agent or worker, whichever branch that was on, and the prompt before that. */
   why(i: number): { model: number; prompt: number; partner: number } {
-    const lane = this.lane[i];
+    const workerAt = (j: number) => this.lanes[this.lane[j] ?? 0]?.worker ?? null;
+    const worker = workerAt(i);
     const kind = this.kindAt(i);
-    const same = (j: number) => this.lane[j] === lane;
+    const same = (j: number) => workerAt(j) === worker;
     const model = kind.startsWith('tool') ? this.seek(i, -1, (j) => same(j) && this.kindAt(j) === 'model-end') : -1;
     const prompt = kind === 'user-input' ? -1 : this.seek(i, -1, (j) => this.kindAt(j) === 'user-input');
     const other: Record<string, [string, 1 | -1]> = {

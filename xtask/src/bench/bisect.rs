@@ -125,7 +125,12 @@ fn ours(area: &Path, binary: &Path, history: &History, measured: &mut Measured) 
     std::fs::create_dir_all(&scratch)?;
     let mut command = Command::new(binary);
     // The scratch directory is on the same file system as everything else.
-    command.env("STEPBACK_HOME", &place.store).env("TMPDIR", &scratch).arg("-C").arg(&place.tree);
+    command
+        .env("STEPBACK_HOME", &place.store)
+        .env("STEPBACK_WATCHER", "off")
+        .env("TMPDIR", &scratch)
+        .arg("-C")
+        .arg(&place.tree);
     command.args(["bisect", "--run", COMMAND, "--good", &history.points[0].0, "--json"]);
     let mut clock = Clock::start();
     let stdout = clock.run(&mut command)?;

@@ -131,21 +131,45 @@ fn name_of(moment: &str, tree: &Tree) -> String {
 }
 
 /// An agent at work in its own copy of a tree.
-struct Session<'a> {
+pub struct Session<'a> {
     binary: &'a Path,
     place: Place,
     transcript: PathBuf,
     calls: usize,
+    /// How its hooks use the watcher.
+    watcher: &'static str,
 }
 
 impl<'a> Session<'a> {
-    fn start(area: &Path, name: &str, binary: &'a Path, tree: &Tree) -> Result<Self> {
+    /// One that has made no call yet; its hooks use the watcher as `STEPBACK_WATCHER` says it by `watcher`.
+    pub fn new(
+        area: &Path,
+        name: &str,
+        binary: &'a Path,
+        tree: &Tree,
+        watcher: &'static str,
+    ) -> Result<Self> {
         let place = Place::new(area, name);
         tree.copy_to(&place.tree)?;
         let transcript = area.join(name).join("conversation.jsonl");
-        let mut session = Self { binary, place, transcript, calls: 0 };
         let lines: String = (0..MESSAGES / 2).map(|number| exchange(&format!("earlier{number}"))).collect();
-        fs::write(&session.transcript, lines)?;
+        fs::write(&transcript, lines)?;
+        Ok(Self { binary, place, transcript, calls: 0, watcher })
+    }
+
+    /// Its copy of the tree.
+    pub fn tree(&self) -> &Path {
+        &self.place.tree
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Path {
+        &self.place.store
+    }
+
+    /// One whose hooks look at every file.
+    fn start(area: &Path, name: &str, binary: &'a Path, tree: &Tree) -> Result<Self> {
+        let mut session = Self::new(area, name, binary, tree, "off")?;
         // The first checkpoint and the first reading of the conversation are not what is measured here.
         session.before()?;
         session.after()?;
@@ -170,6 +194,7 @@ impl<'a> Session<'a> {
         let mut command = Command::new(self.binary);
         command
             .env("STEPBACK_HOME", &self.place.store)
+            .env("STEPBACK_WATCHER", self.watcher)
             .current_dir(&self.place.tree)
             .args(["hook", "claude"]);
         // Let the machine come to rest, as it would between two steps of an agent.
@@ -180,14 +205,14 @@ impl<'a> Session<'a> {
     }
 
     /// The model has asked for a command, and it is about to run.
-    fn before(&mut self) -> Result<Cost> {
+    pub fn before(&mut self) -> Result<Cost> {
         self.calls += 1;
         self.append(&answer(&format!("toolu_{}", self.calls)))?;
         self.hook("PreToolUse", "Bash", command(), None)
     }
 
     /// The command has run.
-    fn after(&mut self) -> Result<Cost> {
+    pub fn after(&mut self) -> Result<Cost> {
         let response = json!({ "stdout": "ok\n", "stderr": "", "interrupted": false });
         let cost = self.hook("PostToolUse", "Bash", command(), Some(response))?;
         self.append(&result(&format!("toolu_{}", self.calls)))?;

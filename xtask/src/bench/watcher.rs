@@ -1,7 +1,10 @@
-//! `bench watcher`: a checkpoint of a large tree in which one file changed, with and without a server that watches it.
+//! `bench watcher`: a checkpoint of a large tree in which one file changed, with and without a server that watches it, and an
+//! agent's hooks with the watcher that they start themselves ([`automatic`]).
 //!
 //! Two equal copies, each with a store of its own, and a small tree that shows what a checkpoint costs when there is next to
 //! nothing to look at. All take turns; the server runs all the time.
+
+mod automatic;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,9 +23,10 @@ use super::report::{Table, goal_list};
 use super::results::{ms, percentile, samples};
 use super::systems::Place;
 use super::trees::{Tree, remove};
+use automatic::AutomaticCosts;
 
 /// What a large tree has here.
-pub const FILES: usize = 80_000;
+pub const FILES: usize = 62_163;
 
 /// A workspace and its store.
 struct Desk<'a> {
@@ -50,6 +54,7 @@ pub struct Measured {
     files: usize,
     directories: u64,
     rows: Vec<(&'static str, Vec<Cost>, Vec<Cost>)>,
+    automatic: AutomaticCosts,
 }
 
 impl<'a> Desk<'a> {
@@ -65,9 +70,7 @@ impl<'a> Desk<'a> {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.binary);
         command.env("STEPBACK_HOME", &self.place.store).arg("-C").arg(&self.place.tree).args(words);
-        if !self.watched {
-            command.env("STEPBACK_NO_WATCHER", "1");
-        }
+        command.env("STEPBACK_WATCHER", if self.watched { "ask" } else { "off" });
         command
     }
 
@@ -134,8 +137,9 @@ pub fn measure(run: &mut Run<'_>, large: &Tree, small: &Tree) -> Result<Measured
     }
     drop(server);
     let rows = desks.into_iter().map(|desk| (desk.name, desk.none, desk.one)).collect();
+    let automatic = automatic::measure(run, &area, large)?;
     remove(&area)?;
-    Ok(Measured { files: large.files, directories, rows })
+    Ok(Measured { files: large.files, directories, rows, automatic })
 }
 
 impl Measured {
@@ -151,14 +155,14 @@ impl Measured {
             let value = json!({ "nothing changed": samples(none), "one file changed": samples(one) });
             ((*name).to_owned(), value)
         });
-        json!({ "files": self.files, "directories": self.directories, "checkpoints": Value::Object(rows.collect()) })
+        json!({ "files": self.files, "directories": self.directories, "checkpoints": Value::Object(rows.collect()), "hooks": self.automatic.json() })
     }
 
     /// The goals, judged.
     pub fn goals(&self) -> Vec<Goal> {
         let p50 = |changed| self.wall("watched", changed, 50.0);
         let times = self.wall("not watched", true, 50.0).zip(p50(true)).map(|(a, b)| b / a * 10.0);
-        vec![
+        let mut goals = vec![
             below(
                 format!("watched, 1 of {} files changed, p50: under 10 ms", self.files),
                 p50(true),
@@ -177,7 +181,9 @@ impl Measured {
                 1.0,
                 "",
             ),
-        ]
+        ];
+        goals.extend(self.automatic.goals());
+        goals
     }
 
     /// The tables of the report.
@@ -210,6 +216,8 @@ impl Measured {
             self.directories,
             table.markdown()
         );
+        text.push('\n');
+        text.push_str(&self.automatic.report());
         goal_list(&mut text, &self.goals());
         text
     }

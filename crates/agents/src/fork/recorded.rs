@@ -5,12 +5,11 @@ use std::path::Path;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::conversation;
 use stepback_model::record::{Session, SessionInfo, StepKind};
-use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
-use super::{Fork, ForkError, Mode, Ready, Source, Wish};
+use super::{Fork, ForkError, Mode, Ready, Source, Wish, program};
 use crate::agent::Agent;
 use crate::transcript::{self, Home, Place};
 
@@ -48,7 +47,7 @@ pub fn plan_recorded(
 ) -> Result<Planned, ForkError> {
     let agent = Agent::parse(&session.agent).ok_or_else(|| ForkError::Unsupported(session.agent.clone()))?;
     let store = workspace.store();
-    let tip = State::load(store, target.checkpoint.step.state)?.conversation;
+    let tip = workspace.conversation_at(&session, target)?;
     let keep = conversation::len(store, tip)?;
     // The whole chain holds at least as much; where the conversation was rewritten since, only what was there then counts.
     let shared = conversation::shared(store, tip, session.info.tip)?;
@@ -74,7 +73,8 @@ pub fn plan_recorded(
         now: onward.now,
         mode: onward.mode,
     };
-    let fork = super::plan(&source, &wish)?;
+    let mut fork = super::plan(&source, &wish)?;
+    program::use_recorded(&mut fork, agent, session.info.started.as_ref(), onward.mode)?;
     Ok(Planned { session, target: target.clone(), fork })
 }
 
@@ -101,6 +101,7 @@ impl Planned {
                 external: Some(ready.session.clone()),
                 directory: Some(ready.cwd.display().to_string()),
                 title: from.info.title.clone(),
+                started: program::started_again(&from.agent, from.info.started.as_ref()),
                 forked_from: Some((from.id, self.target.checkpoint.step.id)),
                 seen_at: Some(now),
                 ..SessionInfo::default()

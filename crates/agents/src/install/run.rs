@@ -55,6 +55,11 @@ pub(super) fn arguments_begin(argv: &[OsString]) -> usize {
     invocation(argv).map_or(1, |(_, first)| first).min(argv.len())
 }
 
+/// The words of a command that start the agent, without the agent's own arguments.
+pub fn launcher(argv: &[OsString]) -> &[OsString] {
+    &argv[..arguments_begin(argv)]
+}
+
 /// Plans one run of `agent` with hooks.
 pub fn run_command(agent: Agent, run: &Run<'_>) -> Result<RunPlan, InstallError> {
     let hook = Hook::new(agent, run.binary, run.strict)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use stepback_model::time::Timestamp;
 
-use super::{claude, codex, gemini, opencode};
+use super::{claude, codex, gemini, opencode, plain};
 use crate::agent::Agent;
 
 /// Who speaks.
@@ -21,6 +21,8 @@ pub enum Role {
     Tool,
     /// The agent itself: context it adds, a compaction, an error.
     System,
+    /// The message does not say.
+    Unknown,
 }
 
 /// A piece of a message.
@@ -151,6 +153,28 @@ impl Message {
         texts.collect::<Vec<_>>().join("\n")
     }
 
+    /// What to show of it as text: what was said, else what a tool answered, else what nobody can read, as it came.
+    pub fn shown_text(&self) -> String {
+        let text = self.text();
+        if !text.is_empty() {
+            return text;
+        }
+        let plain = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) if parts.iter().any(|part| part.get("text").is_some()) => {
+                let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+                texts.collect::<Vec<_>>().join("\n")
+            }
+            other => other.to_string(),
+        };
+        let shown = self.parts.iter().filter_map(|part| match part {
+            Part::ToolResult { output, .. } => Some(plain(output)),
+            Part::Other { value } if self.role == Role::Unknown => Some(value.to_string()),
+            _ => None,
+        });
+        shown.collect::<Vec<_>>().join("\n")
+    }
+
     /// The ids of the calls it asks for.
     pub fn calls(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
@@ -166,6 +190,25 @@ impl Message {
             _ => None,
         })
     }
+}
+
+/// Reads the messages out of a chain that belongs to the agent of this name. An agent that is not one of ours writes plain
+/// messages; so does whoever reports for one of ours over the network.
+pub fn messages_of<S: AsRef<str>>(agent: &str, lines: &[S]) -> Vec<Message> {
+    let Some(agent) = Agent::parse(agent) else {
+        // Nothing is left out of what nobody knows how to read.
+        let whole = |line: &S| serde_json::from_str(line.as_ref()).unwrap_or_else(|_| line.as_ref().into());
+        return plain::messages(lines.iter().map(whole).enumerate());
+    };
+    let mut own = messages(agent, lines);
+    // None of the agents writes lines that say who speaks at the top.
+    let values = lines.iter().enumerate();
+    let values =
+        values.filter_map(|(at, line)| Some((at, serde_json::from_str::<Value>(line.as_ref()).ok()?)));
+    let reported = values.filter(|(_, value)| value.get("role").is_some());
+    own.extend(reported.filter_map(|(at, value)| plain::read(at, &value)));
+    own.sort_by_key(|message| message.lines.start);
+    own
 }
 
 /// Reads the messages out of a chain. Lines of unknown kinds, and lines that are no JSON, are passed over.

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use stepback_mind::Mind;
 use stepback_model::change::Change;
 use stepback_model::hash::Hash;
+use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
 use stepback_model::state::State;
-use stepback_model::{conversation, json as value};
 
 use super::side::{Side, unreadable};
+use super::speech;
 use crate::diff;
 use crate::error::EngineError;
 
@@ -45,7 +46,7 @@ pub struct SlotDifference {
 /// How far two conversations are the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Conversations {
-    /// Messages that both begin with.
+    /// Messages that both begin with. Ids, times and the directories they ran in make no difference.
     pub shared: u64,
     /// Messages of the first side, the shared ones too.
     pub a: u64,
@@ -91,11 +92,7 @@ pub fn ends(source: &dyn ObjectSource, a: &Side, b: &Side) -> Result<Ends, Engin
         files: between(a.end, b.end)?,
         files_at_start: between(a.start, b.start)?.map(|changes| changes.len() as u64),
         slots,
-        conversation: Conversations {
-            shared: conversation::shared(source, a.conversation, b.conversation)?,
-            a: conversation::len(source, a.conversation)?,
-            b: conversation::len(source, b.conversation)?,
-        },
+        conversation: speech::conversations(source, a, b)?,
     })
 }
 

@@ -135,7 +135,12 @@ impl Reading {
                 if step.kind == StepKind::AgentStep {
                     said = get("output").and_then(Value::as_str).map(str::to_string);
                 }
-                (print(normal("input")), print(normal("output")), number_of(&side.plain(&step.summary)))
+                let mut input = normal("input");
+                // Which call a decision is about, some agents name otherwise in every run.
+                if let Some(Value::Object(fields)) = &mut input {
+                    fields.remove("call");
+                }
+                (print(input), print(normal("output")), number_of(&side.plain(&step.summary)))
             }
         };
         if let Some(said) = said.filter(|said| !said.trim().is_empty()) {

@@ -1,7 +1,10 @@
 //! One side of a comparison, from wherever it comes.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use stepback_model::hash::Hash;
+use stepback_model::ids::StepId;
 use stepback_model::json::JsonError;
 use stepback_model::record::{Session, Step, StepKind};
 use stepback_model::state::State;
@@ -34,7 +37,10 @@ impl Side {
     pub fn of_session(workspace: &Workspace<'_>, session: &Session) -> Result<Self, EngineError> {
         let query = Query { session: Some(session.id), oldest_first: true, ..Query::default() };
         let mut steps = workspace.store().steps(workspace.record.id, &query)?;
-        steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
+        // That a person stopped the agent to look is no step of its own; what the person then decided is.
+        steps.retain(|stored| {
+            stored.checkpoint.hidden_by.is_none() && stored.checkpoint.step.kind != StepKind::BreakpointHit
+        });
         // Of a session from an agent's own record, nobody looked at the files; they only were what they were at the import.
         let looked = !session.info.imported || steps.iter().any(|stored| stored.checkpoint.trigger.is_some());
         let known = |stored: &StoredCheckpoint| match workspace.state_of(stored) {
@@ -67,6 +73,13 @@ impl Side {
         let line = workspace.ancestry(tip)?;
         let mut side = Self::of_line(workspace, name, &line)?;
         side.steps = on_line(workspace, &line)?;
+        // Light steps go on behind the last kept one, and the conversation with them. A rewind of files has none.
+        let states =
+            side.steps.iter().rev().filter_map(|step| State::load(workspace.store(), step.state).ok());
+        if let Some(last) = states.into_iter().find(|state| state.conversation.is_some()) {
+            side.conversation = last.conversation;
+            side.end = side.end.map(|end| State { env: end.env.or(last.env), ..end });
+        }
         side.start = line.last().and_then(|first| workspace.state_of(first).ok());
         Ok(side)
     }
@@ -141,13 +154,22 @@ fn directories(workspace: &Workspace<'_>, directory: Option<&str>) -> Vec<String
 fn on_line(workspace: &Workspace<'_>, line: &[StoredCheckpoint]) -> Result<Vec<Step>, EngineError> {
     let query = Query { oldest_first: true, ..Query::default() };
     let all = workspace.store().steps(workspace.record.id, &query)?;
+    // Steps from which an agent went on to a kept one.
+    let kept = all.iter().filter(|stored| stored.checkpoint.trigger.is_some());
+    let went_on: HashSet<StepId> = kept
+        .filter(|stored| stored.checkpoint.step.session != workspace.session.id)
+        .filter_map(|stored| stored.checkpoint.step.parent)
+        .collect();
     let mut until = std::collections::HashMap::new();
     let mut next: Option<&Step> = None;
     for stored in line {
         let step = &stored.checkpoint.step;
         let left = match next {
             None => u64::MAX,
-            Some(next) if matches!(next.kind, StepKind::Rewind | StepKind::BranchSwitched) => step.number,
+            // A rewind to where the agent stood takes back none of its steps.
+            Some(next) if matches!(next.kind, StepKind::Rewind | StepKind::BranchSwitched) => {
+                if went_on.contains(&step.id) { step.number } else { next.number }
+            }
             Some(next) => next.number,
         };
         until.insert(step.id, left);

@@ -96,11 +96,10 @@ fn numbers(a: &Totals, b: &Totals) -> Option<String> {
             parts.push(format!("costs ${by:.digits$} {}", if b > a { "more" } else { "less" }));
         }
     }
-    let seconds = |totals: &Totals| totals.duration_us / 1_000_000;
-    let by = seconds(a).abs_diff(seconds(b));
+    let by = a.duration_us.abs_diff(b.duration_us) / 1_000_000;
     if by > 0 {
         let by = if by < 120 { format!("{by} s") } else { format!("{} min", by / 60) };
-        parts.push(format!("takes {by} {}", if seconds(b) > seconds(a) { "longer" } else { "less" }));
+        parts.push(format!("takes {by} {}", if b.duration_us > a.duration_us { "longer" } else { "less" }));
     }
     let last = parts.pop()?;
     Some(match parts.is_empty() {

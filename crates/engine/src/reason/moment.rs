@@ -13,6 +13,7 @@ use stepback_model::when;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::error::EngineError;
+use crate::resolve::no_step;
 use crate::workspace::{StoreSource, Workspace};
 
 /// A moment of a session's mind.
@@ -72,9 +73,6 @@ impl Workspace<'_> {
                     }
                 }
                 Anchor::Step(number) => return self.expect_step(*number),
-                Anchor::Text { name, .. } if name.parse::<u64>().is_ok() => {
-                    return self.expect_step(name.parse().unwrap_or_default());
-                }
                 _ => {}
             }
         }
@@ -92,10 +90,7 @@ impl Workspace<'_> {
     fn expect_step(&self, number: u64) -> Result<Moment, EngineError> {
         match self.store().step_numbered(self.record.id, number)? {
             Some(_) => Ok(Moment::Step(number)),
-            None => Err(EngineError::Point(format!(
-                "there is no step #{number}; the newest is #{}",
-                self.newest_number()?
-            ))),
+            None => Err(EngineError::Point(no_step(number, self.newest_number()?))),
         }
     }
 

@@ -1,13 +1,13 @@
 //! The page that tells an agent where it stood, from its mind and from the record of its session.
 
 use serde::Serialize;
-use serde_json::Value;
 use stepback_mind::Item;
 use stepback_mind::recovery::Around;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Query, StoredCheckpoint};
 
+use super::commands::CommandRun;
 use super::moment::Moment;
 use crate::diff;
 use crate::error::EngineError;
@@ -31,91 +31,7 @@ pub struct Recovery {
     pub step: Option<u64>,
 }
 
-/// A command that was run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Ran {
-    /// The number of the step at which it ended.
-    pub step: u64,
-    /// When.
-    pub at: Timestamp,
-    /// The tool.
-    pub tool: String,
-    /// The command.
-    pub command: String,
-    /// Where, if it is known.
-    pub directory: Option<String>,
-    /// The exit code, if it is known.
-    pub exit: Option<i64>,
-    /// Whether it failed.
-    pub failed: bool,
-    /// The beginning of what it printed.
-    pub output: String,
-}
-
 impl Workspace<'_> {
-    /// Commands that a session ran, newest first, up to a moment.
-    pub fn commands_of(
-        &self,
-        session: &Session,
-        until: Option<u64>,
-        most: usize,
-    ) -> Result<Vec<Ran>, EngineError> {
-        let mut found = Vec::new();
-        let mut before = until.map(|number| number.saturating_add(1));
-        while found.len() < most {
-            let query = Query {
-                session: Some(session.id),
-                kinds: vec![StepKind::ToolEnd],
-                before,
-                limit: Some(64),
-                ..Query::default()
-            };
-            let steps = self.store().steps(self.record.id, &query)?;
-            let Some(last) = steps.last() else { break };
-            before = Some(last.checkpoint.step.number);
-            for stored in &steps {
-                found.extend(self.command_in(stored)?);
-            }
-        }
-        found.truncate(most);
-        Ok(found)
-    }
-
-    /// The command that a call ran, if it ran one.
-    fn command_in(&self, stored: &StoredCheckpoint) -> Result<Option<Ran>, EngineError> {
-        let step = &stored.checkpoint.step;
-        let Some(detail) = self.detail_of(step)? else { return Ok(None) };
-        let text = |value: &Value, names: &[&str]| {
-            names.iter().find_map(|name| Some(value.pointer(name)?.as_str()?.to_owned()))
-        };
-        let mut input = detail.get("input").cloned().unwrap_or_default();
-        if input.is_null()
-            && let Some(start) = detail.get("start").and_then(|id| serde_json::from_value(id.clone()).ok())
-            && let Some(start) = self.store().step(start)?
-        {
-            let began = self.detail_of(&start.checkpoint.step)?.unwrap_or_default();
-            input = began.get("input").cloned().unwrap_or_default();
-        }
-        let Some(command) = text(&input, &["/command", "/cmd", "/script"]) else { return Ok(None) };
-        let output = detail.get("output").cloned().unwrap_or_default();
-        let exit = ["/exit_code", "/exitCode", "/metadata/exit_code", "/metadata/exit"];
-        let mut printed = match &output {
-            Value::String(text) => text.clone(),
-            other => text(other, &["/stdout", "/output", "/content"]).unwrap_or_default(),
-        };
-        printed.truncate(printed.floor_char_boundary(400));
-        Ok(Some(Ran {
-            step: step.number,
-            at: step.at,
-            tool: step.facts.tool.clone().unwrap_or_default(),
-            command,
-            directory: text(&input, &["/cwd", "/workdir", "/directory"]),
-            exit: exit.iter().find_map(|place| output.pointer(place)?.as_i64()),
-            failed: step.facts.failed,
-            output: printed,
-        }))
-    }
-
     /// Where the agent stood, in at most `budget` tokens.
     pub fn recovery(
         &self,
@@ -208,7 +124,7 @@ fn heading(
     lines
 }
 
-fn line(ran: &Ran) -> String {
+fn line(ran: &CommandRun) -> String {
     let exit = match (ran.exit, ran.failed) {
         (Some(code), _) => format!(" → exit {code}"),
         (None, true) => " → failed".to_owned(),

@@ -72,6 +72,8 @@ pub(super) struct Begun<'a> {
     heard: Heard,
     /// Whether it begins a turn.
     turns: bool,
+    /// The other step of the call, where the session does not have it open.
+    counterpart: Option<StepId>,
 }
 
 impl<'a> Begun<'a> {
@@ -83,10 +85,15 @@ impl<'a> Begun<'a> {
         step: StepId,
     ) -> Result<Self, EngineError> {
         learn(&mut session.info, report);
+        calls::note_wait(&mut session.info, report);
         let heard = listen(objects, report, &session.info)?;
-        let turns = calls::begins_turn(&session.info, report, heard.turn.as_deref());
-        calls::settle(&mut session.info, report, turns);
-        Ok(Self { report, step, heard, turns })
+        let turns = calls::settle(&mut session.info, report, heard.turn.as_deref());
+        Ok(Self { report, step, heard, turns, counterpart: None })
+    }
+
+    /// Pairs the event with the other step of its call.
+    pub fn with_counterpart(self, counterpart: Option<StepId>) -> Self {
+        Self { counterpart, ..self }
     }
 
     /// Writes everything but files: messages, slots and the step's detail.
@@ -141,7 +148,8 @@ impl<'a> Begun<'a> {
         let authors = authors.map(|authors| json!(authors));
         // Pairs the end of a call with its beginning.
         let open = &session.info.open;
-        let start = calls::ending(open, self.report).map(|at| json!(open[at].step));
+        let late = self.counterpart.filter(|_| event.kind == StepKind::ToolEnd);
+        let start = calls::ending(open, self.report).map(|at| open[at].step).or(late).map(|step| json!(step));
         let prompt = session.info.prompt.map(|prompt| json!(prompt));
         let all = [
             ("input", &event.input),
@@ -175,9 +183,13 @@ impl<'a> Begun<'a> {
         parent: Option<StepId>,
         looked: bool,
     ) -> Step {
-        let Self { report, step, heard, turns } = self;
+        let Self { report, step, heard, turns, counterpart } = self;
         let event = &report.event;
-        calls::advance(&mut session.info, report, step, turns, heard.turn);
+        let is_over = event.kind == StepKind::ToolStart && counterpart.is_some();
+        calls::advance(&mut session.info, report, step, (turns, heard.turn), is_over);
+        if let (StepKind::ToolEnd, Some(start)) = (event.kind, counterpart) {
+            calls::note_late_end(&mut session.info, start);
+        }
         if looked {
             session.info.looked = session.info.iteration;
         }
@@ -196,7 +208,7 @@ impl<'a> Begun<'a> {
                 call: event.call.clone(),
                 tool: event.tool.clone(),
                 failed: event.error.is_some(),
-                duration: event.duration.or_else(|| calls::duration(&session.info, report)),
+                duration: calls::duration(&session.info, report),
                 detail,
             },
         };

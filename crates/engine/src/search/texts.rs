@@ -103,6 +103,10 @@ impl Gatherer<'_> {
     /// What the model said since the step before, as the agent wrote it down.
     fn messages(&mut self, stored: &StoredCheckpoint) -> Vec<String> {
         let step = &stored.checkpoint.step;
+        // Steps of the person repeat the conversation of the session at work.
+        if step.kind.is_own() && step.kind != StepKind::Reasoning {
+            return Vec::new();
+        }
         let Ok(Some(tip)) = State::load(self.store, step.state).map(|state| state.conversation) else {
             return Vec::new();
         };

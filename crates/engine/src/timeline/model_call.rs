@@ -61,6 +61,9 @@ pub struct Spent {
     pub tokens: Option<Usage>,
     /// What it cost, if that is known.
     pub cost_usd: Option<f64>,
+    /// Whether the answer came from a recording: no model was asked, and nothing was spent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
 }
 
 impl Spent {
@@ -75,6 +78,7 @@ impl Spent {
             model: metadata.get("model").and_then(Value::as_str).map(str::to_string),
             tokens: tokens.map(counted),
             cost_usd: metadata.get("cost_usd").and_then(Value::as_f64),
+            replayed: metadata.get("replayed").and_then(Value::as_bool).unwrap_or(false),
         };
         (spent != Self::default()).then_some(spent)
     }

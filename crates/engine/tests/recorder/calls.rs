@@ -5,6 +5,8 @@ use stepback_engine::Workspace;
 use stepback_engine::authorship::Who;
 use stepback_engine::recorder::{Effect, Learned, Report};
 use stepback_model::conversation;
+use stepback_model::event::Event;
+use stepback_model::ids::StepId;
 use stepback_model::record::{Session, StepKind};
 
 use crate::session::{Place, event, record, report};
@@ -51,22 +53,148 @@ fn an_event_reported_again_changes_nothing() {
     assert_eq!(authors(&workspace, "file"), ["s"]);
 }
 
-#[test]
-fn a_call_long_after_another_that_never_ended_has_its_checkpoint() {
+/// What a file held at a step.
+fn content_at(workspace: &Workspace<'_>, step: StepId, path: &str) -> Option<String> {
+    let stored = workspace.store().step(step).unwrap().unwrap();
+    let path = stepback_model::path::RelPath::parse(path.as_bytes()).unwrap();
+    let state = workspace.state_of(&stored).unwrap();
+    let (_, bytes) = workspace.read_path(&state, &path).unwrap()?;
+    Some(String::from_utf8(bytes).unwrap())
+}
+
+/// Every change, oldest first: its path and the sessions that may have made it, with a question mark if the person may have.
+fn history(workspace: &Workspace<'_>) -> Vec<String> {
+    let describe = |numbered: &stepback_engine::changes::Numbered| {
+        let who = match &numbered.who {
+            Who::Somebody => "the person".to_owned(),
+            Who::Call(author) => author.tool.clone().unwrap(),
+            Who::OneOf(authors) => format!("{}?", authors[0].tool.clone().unwrap()),
+        };
+        format!("{}: {who}", numbered.change.path)
+    };
+    workspace.numbered_changes(None).unwrap().iter().map(describe).collect()
+}
+
+/// A call of an editing tool that names its only path.
+fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> Report<'static> {
+    let effect = if kind == StepKind::ToolStart { Effect::Before } else { Effect::After };
+    let event = Event { tool: Some("Write".into()), ..event(session, kind, call) };
+    let learned = Learned { only_named: true, ..Learned::default() };
+    Report { paths: vec![path.into()], learned, ..report(event, effect, at) }
+}
+
+/// Three edits after a call that never ends, with an edit of the person before each; the history of it all.
+fn edits_after_a_refused_call(one_by_one: bool) -> Vec<String> {
     let place = Place::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    record(&workspace, &start("s", "stuck", 0));
-    place.write("a", "a");
-    assert!(!record(&workspace, &start("s", "at-once", 1)).kept, "they run at once");
-    place.write("b", "b");
-    assert!(record(&workspace, &start("s", "later", 60)).kept, "a look before this one");
-    place.write("c", "c");
-    record(&workspace, &end("s", "later", 61));
-    assert!(record(&workspace, &start("s", "last", 120)).kept);
-    for path in ["a", "b", "c"] {
-        assert_eq!(authors(&workspace, path), ["s"], "{path}");
+    place.write("v", "0");
+    record(&workspace, &start("s", "refused", 0));
+    let mut ends = Vec::new();
+    for (at, text) in ["1", "2", "3"].into_iter().enumerate() {
+        let at = at as i64;
+        place.write("mine", text);
+        let before = {
+            let mut start = edit("s", StepKind::ToolStart, text, "v", at);
+            start.learned.one_by_one = one_by_one;
+            record(&workspace, &start)
+        };
+        assert_eq!(content_at(&workspace, before.id, "mine").as_deref(), Some(text), "scanned before");
+        place.write("v", text);
+        ends.push(record(&workspace, &edit("s", StepKind::ToolEnd, text, "v", at)));
     }
+    for (end, text) in ends.iter().zip(["1", "2", "3"]) {
+        assert_eq!(content_at(&workspace, end.id, "v").as_deref(), Some(text), "scanned after");
+    }
+    history(&workspace)
+}
+
+#[test]
+fn every_call_is_scanned_although_another_one_never_ends() {
+    // What the person wrote while the refused call was taken for running may have been that call. An agent that may run calls
+    // in parallel is known to have begun another batch when a call starts after one has ended.
+    assert_eq!(
+        edits_after_a_refused_call(false),
+        ["mine: Tool?", "v: Write", "mine: Tool?", "v: Write", "mine: the person", "v: Write"]
+    );
+    assert_eq!(
+        edits_after_a_refused_call(true),
+        ["mine: Tool?", "v: Write", "mine: the person", "v: Write", "mine: the person", "v: Write"]
+    );
+}
+
+#[test]
+fn the_end_of_a_parallel_call_is_scanned_while_another_one_runs() {
+    let place = Place::in_memory();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    record(&workspace, &start("s", "a", 0));
+    record(&workspace, &start("s", "b", 0));
+    place.write("first", "a");
+    let a = record(&workspace, &end("s", "a", 1));
+    place.write("second", "b");
+    let b = record(&workspace, &end("s", "b", 2));
+    assert_eq!(content_at(&workspace, a.id, "first").as_deref(), Some("a"));
+    assert_eq!(content_at(&workspace, a.id, "second"), None);
+    assert_eq!(content_at(&workspace, b.id, "second").as_deref(), Some("b"));
+    assert_eq!(history(&workspace), ["first: Tool", "second: Tool"]);
+    place.write("mine", "x");
+    record(&workspace, &start("s", "c", 3));
+    assert_eq!(authors(&workspace, "mine"), [""; 0]);
+}
+
+#[test]
+fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
+    let place = Place::in_memory();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let began = record(&workspace, &start("s", "slow", 0));
+    place.write("early", "x");
+    record(&workspace, &report(event("s", StepKind::UserInput, "p"), Effect::None, 1));
+    record(&workspace, &start("s", "other", 2));
+    assert_eq!(history(&workspace), ["early: Tool?"]);
+    record(&workspace, &end("s", "other", 3));
+    place.write("late", "x");
+    let ended = record(&workspace, &end("s", "slow", 4));
+    assert_eq!(history(&workspace), ["early: Tool", "late: Tool"]);
+    let stored = workspace.store().step(ended.id).unwrap().unwrap();
+    let detail = workspace.detail_of(&stored.checkpoint.step).unwrap().unwrap();
+    assert_eq!(detail["start"], json!(began.id), "the end is paired with its start");
+}
+
+#[test]
+fn a_call_whose_start_was_missed_is_an_author_of_what_it_named() {
+    let place = Place::in_memory();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    record(&workspace, &start("s", "first", 0));
+    record(&workspace, &end("s", "first", 0));
+    place.write("v", "1");
+    place.write("mine", "1");
+    record(&workspace, &edit("s", StepKind::ToolEnd, "missed", "v", 1));
+    assert_eq!(history(&workspace), ["mine: the person", "v: Write"]);
+    // Its start arrives late, and does not open a call that is over already.
+    record(&workspace, &edit("s", StepKind::ToolStart, "missed", "v", 1));
+    place.write("mine", "2");
+    record(&workspace, &start("s", "next", 2));
+    assert_eq!(authors(&workspace, "mine"), [""; 0]);
+}
+
+#[test]
+fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
+    let place = Place::in_memory();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let of = |worker: &str, report: Report<'static>| {
+        let event = Event { worker: Some(worker.into()), ..report.event.clone() };
+        Report { event, ..report }
+    };
+    record(&workspace, &of("helper", start("s", "running", 0)));
+    record(&workspace, &start("s", "refused", 1));
+    record(&workspace, &report(event("s", StepKind::ModelStart, "m"), Effect::None, 2));
+    let open = workspace.agent_sessions().unwrap()[0].info.open.clone();
+    let running: Vec<&str> = open.iter().filter(|open| !open.ended).map(|open| open.call.as_str()).collect();
+    assert_eq!(running, ["running"]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 mod calls;
+mod kept;
+mod lines;
 mod long;
 mod pages;
 mod servers;

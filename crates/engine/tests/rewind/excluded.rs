@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use rustix::fs::{FileType, Mode};
 use stepback_model::tree::Node;
 use stepback_worktree::rules::Budget;
 
@@ -175,4 +176,86 @@ fn a_checkpoint_says_what_it_does_not_hold() {
     }
     let found = stepback_engine::diff::lookup(&Source(workspace.store()), files, &path).unwrap();
     assert!(matches!(found, Some(Node::Skipped { .. })), "{found:?}");
+}
+
+/// Puts a named pipe, a socket or a device where nothing is; `false` if this process may not.
+fn make_special(place: &Place, path: &str, kind: &str) -> bool {
+    let at = place.path(path);
+    match kind {
+        "pipe" => {
+            rustix::fs::mknodat(rustix::fs::CWD, &at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap()
+        }
+        "socket" => drop(std::os::unix::net::UnixListener::bind(&at).unwrap()),
+        _ => {
+            let null = rustix::fs::makedev(1, 3);
+            return rustix::fs::mknodat(rustix::fs::CWD, &at, FileType::CharacterDevice, Mode::RUSR, null)
+                .is_ok();
+        }
+    }
+    true
+}
+
+#[test]
+fn a_file_that_became_a_pipe_a_socket_or_a_device_is_listed_as_not_restored() {
+    for kind in ["pipe", "socket", "device"] {
+        let place = Place::in_memory();
+        place.write("a.txt", "first\n");
+        place.write("dir/b.txt", "first\n");
+        place.write("c.txt", "first\n");
+        let engine = place.engine();
+        let workspace = engine.workspace(&place.root).unwrap();
+        let first = workspace.checkpoint("first");
+        fs::remove_file(place.path("a.txt")).unwrap();
+        fs::remove_dir_all(place.path("dir")).unwrap();
+        place.write("c.txt", "second\n");
+        if !make_special(&place, "a.txt", kind) || !make_special(&place, "dir", kind) {
+            continue;
+        }
+        for paths in [&["a.txt"] as &[&str], &["a.txt", "dir"], &[]] {
+            let report = workspace.rewind_paths(&first, paths).unwrap();
+            was_left_alone(&report, "a.txt");
+            assert!(report.left_alone.iter().all(|left| left.is_conflict()), "{:?}", report.left_alone);
+        }
+        assert_eq!(place.read("c.txt"), "first\n");
+        let report = workspace.take_back(&[workspace.change_of("a.txt")]);
+        was_left_alone(&report, "a.txt");
+        assert!(report.left_alone.iter().any(|left| left.is_conflict()), "{:?}", report.left_alone);
+    }
+}
+
+#[test]
+fn a_pipe_that_became_a_file_is_listed_as_not_restored() {
+    let place = Place::in_memory();
+    make_special(&place, "pipe", "pipe");
+    make_special(&place, "gone", "socket");
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let first = workspace.checkpoint("first");
+    fs::remove_file(place.path("pipe")).unwrap();
+    fs::remove_file(place.path("gone")).unwrap();
+    place.write("pipe", "a file\n");
+    let report = workspace.rewind(&first);
+    was_left_alone(&report, "pipe");
+    let conflicts: Vec<String> = report
+        .left_alone
+        .iter()
+        .filter(|left| left.is_conflict())
+        .map(|left| left.path.to_string())
+        .collect();
+    assert_eq!(conflicts, ["pipe"], "sockets go with their processes");
+    assert_eq!(place.read("pipe"), "a file\n");
+}
+
+#[test]
+fn what_a_rule_excludes_is_expected_to_stay() {
+    let place = Place::in_memory();
+    place.write("a.txt", "first\n");
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    let first = workspace.checkpoint("first");
+    place.write(".stepbackignore", "a.txt\n");
+    place.write("a.txt", "second\n");
+    let report = workspace.rewind(&first);
+    was_left_alone(&report, "a.txt");
+    assert!(!report.left_alone.iter().any(|left| left.is_conflict()), "{:?}", report.left_alone);
 }

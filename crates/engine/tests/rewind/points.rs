@@ -184,3 +184,63 @@ fn undo_of_a_rewind_goes_back_to_where_the_line_was() {
     assert_eq!(place.read("a"), "3");
     assert_eq!(number(&workspace, "@-1"), 2);
 }
+
+#[test]
+fn digits_alone_are_a_step_number_however_many_ids_start_with_them() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    // Until some id starts with four digits and no letter among them.
+    let mut found = None;
+    for round in 0..200 {
+        place.write("a", &round.to_string());
+        let stored = workspace.checkpoint("x");
+        let id = stored.checkpoint.step.id.to_string();
+        if id.bytes().take(4).all(|byte| byte.is_ascii_digit()) && !id.starts_with('0') {
+            found = Some(stored);
+            break;
+        }
+    }
+    let stored = found.unwrap().checkpoint;
+    let (own, id) = (stored.step.number, stored.step.id.to_string());
+    let digits: String = id.chars().take_while(char::is_ascii_digit).collect();
+    let last = format!("(the last is {own})");
+    refused(&workspace, &digits, &["there is no step", &last, &format!("id:{digits}")]);
+    refused(&workspace, &format!("#{digits}"), &["there is no step", &last]);
+    assert_eq!(number(&workspace, &format!("id:{digits}")), own);
+    let with_letter: String = id.chars().take(digits.len() + 1).collect();
+    assert_eq!(number(&workspace, &with_letter), own);
+    assert_eq!(number(&workspace, &id), own);
+    assert_eq!(number(&workspace, "1"), 1);
+    assert_eq!(number(&workspace, &own.to_string()), own);
+    // A label made of digits is named as one.
+    place.write("a", "labelled");
+    let labelled = workspace.checkpoint("1").checkpoint.step.number;
+    assert_eq!(number(&workspace, "1"), 1);
+    assert_eq!(number(&workspace, "label:1"), labelled);
+    assert_eq!(number(&workspace, "\"1\""), labelled);
+}
+
+#[test]
+fn an_operation_is_named_by_its_number_or_by_an_id_with_a_letter() {
+    let place = Place::new();
+    let engine = place.engine();
+    let workspace = engine.workspace(&place.root).unwrap();
+    for round in 0..200 {
+        place.write("a", &round.to_string());
+        workspace.checkpoint("x");
+    }
+    let operations = workspace.operations().unwrap();
+    let only_digits = |op: &&stepback_model::record::Operation| {
+        let id = op.id.to_string();
+        id.bytes().take(4).all(|byte| byte.is_ascii_digit()) && !id.starts_with('0')
+    };
+    let operation = operations.iter().find(only_digits).unwrap();
+    let digits = operation.id.to_string()[..4].to_owned();
+    let refused = workspace.find_operation(&digits).unwrap_err().to_string();
+    assert_eq!(refused, format!("there is no operation {digits} (the last is 200)"));
+    assert_eq!(workspace.find_operation(&format!("id:{digits}")).unwrap(), operation.id);
+    assert_eq!(workspace.find_operation("200").unwrap(), operations[0].id);
+    assert_eq!(workspace.find_operation("#200").unwrap(), operations[0].id);
+    assert_eq!(workspace.find_operation(&operation.id.to_string()).unwrap(), operation.id);
+}

@@ -245,7 +245,7 @@ fn one_text(fields: &mut Map<String, Value>, name: &str) {
 }
 
 /// A value with all its texts in another form.
-fn normal(value: &Value, text: &mut dyn FnMut(&str) -> String) -> Value {
+pub(super) fn normal(value: &Value, text: &mut dyn FnMut(&str) -> String) -> Value {
     match value {
         Value::String(said) => Value::String(text(said)),
         Value::Array(values) => values.iter().map(|value| normal(value, text)).collect(),

@@ -1,6 +1,7 @@
 //! Moving the workspace in two calls: a plan that is shown and changes nothing, and agreeing to it by its id.
 
 use serde_json::json;
+use stepback_engine::kept::{Audience, KeptChange};
 use stepback_engine::reason::{Joined, Moment, Thinker};
 use stepback_engine::rewind::{Prepared, Report};
 use stepback_engine::undo::{Direction, Reversal};
@@ -14,7 +15,7 @@ use super::back::{expect_alone, not_yours};
 use super::{Args, Hints, Reply, Tool, limit};
 use crate::desk::Ground;
 use crate::plans::{Question, Shown};
-use crate::schema::{object, text, texts, whole};
+use crate::schema::{flag, object, text, texts, whole};
 use crate::trouble::Trouble;
 
 /// Paths that are left alone, or in the way, and told of.
@@ -33,6 +34,14 @@ enum Deed<'q> {
 
 impl Deed<'_> {
     fn prepared(&self) -> Option<&Prepared> {
+        match self {
+            Self::Rewind(prepared, _) | Self::Switch(prepared, ..) => Some(prepared),
+            Self::Reverse(Reversal::Files { prepared, .. }, _) => Some(prepared),
+            Self::Reverse(Reversal::Log { .. }, _) => None,
+        }
+    }
+
+    fn prepared_mut(&mut self) -> Option<&mut Prepared> {
         match self {
             Self::Rewind(prepared, _) | Self::Switch(prepared, ..) => Some(prepared),
             Self::Reverse(Reversal::Files { prepared, .. }, _) => Some(prepared),
@@ -83,10 +92,8 @@ fn prepare<'q>(ground: &Ground<'_>, session: &Session, question: &'q Question) -
         }
     };
     let by = (session.agent != Session::PERSON).then_some(session.id);
-    match &mut deed {
-        Deed::Rewind(prepared, _) | Deed::Switch(prepared, ..) => prepared.by = by,
-        Deed::Reverse(Reversal::Files { prepared, .. }, _) => prepared.by = by,
-        Deed::Reverse(Reversal::Log { .. }, _) => {}
+    if let Some(prepared) = deed.prepared_mut() {
+        prepared.by = by;
     }
     Ok(deed)
 }
@@ -152,9 +159,17 @@ fn fingerprint(ground: &Ground<'_>, question: &Question, deed: &Deed<'_>) -> Str
     Hash::of(ObjectKind::Blob, content.as_bytes()).to_string().chars().take(16).collect()
 }
 
-fn left(items: &[LeftAlone]) -> Vec<String> {
+/// What stays: paths that are in the way of later changes, and what others changed.
+fn left(items: &[LeftAlone], kept: &[KeptChange]) -> Vec<String> {
     let conflicts = items.iter().filter(|item| item.is_conflict());
-    conflicts.take(LEFT).map(|item| format!("{}: {}", item.path, item.reason)).collect()
+    let mut stays: Vec<String> =
+        conflicts.take(LEFT).map(|item| format!("{}: {}", item.path, item.reason)).collect();
+    let by = |item: &KeptChange| format!("{}: changed by {}", item.path, item.author.name(Audience::Agent));
+    stays.extend(kept.iter().take(LEFT).map(by));
+    if kept.len() > LEFT {
+        stays.push(format!("{} more changes of others", kept.len() - LEFT));
+    }
+    stays
 }
 
 fn shown(id: &str, deed: &Deed<'_>, most: usize) -> Reply {
@@ -163,13 +178,15 @@ fn shown(id: &str, deed: &Deed<'_>, most: usize) -> Reply {
     let changes: Vec<String> =
         all.iter().take(most).map(|change| format!("{} {}", change.verb(), change.path)).collect();
     let more = all.len().saturating_sub(most);
-    let left = prepared.map_or_else(Vec::new, |prepared| left(&prepared.plan.left_alone));
-    let warnings = prepared.map_or(&[][..], |prepared| &prepared.warnings);
+    let left = prepared.map_or_else(Vec::new, |prepared| left(&prepared.plan.left_alone, &prepared.kept));
+    let mut warnings = prepared.map_or_else(Vec::new, |prepared| prepared.warnings.clone());
     let mut lines = vec![format!("Plan {id}: {}", deed.summary())];
     lines.extend(changes.iter().map(|change| format!("  {change}")));
     let mut structured = json!({ "plan": id, "summary": deed.summary(), "changes": changes });
     if all.is_empty() {
         lines.push("  no file changes".to_owned());
+        let because = prepared.and_then(|prepared| prepared.unchanged_because.as_deref());
+        warnings.extend(because.map(|because| format!("no file changes: {because}")));
     }
     if more > 0 {
         structured["changes_more"] = json!(more);
@@ -205,8 +222,8 @@ pub(super) fn apply() -> Tool {
     Tool {
         name: "rewind_apply",
         title: "Do what a plan says",
-        description: "Does what a plan of rewind_plan, switch_plan or undo_plan says, if it is still what would happen. What is there now is kept first; undo_plan takes it back.",
-        input: object(&[("plan", text("The plan, by its id"))], &["plan"]),
+        description: "Does what a plan of rewind_plan, switch_plan or undo_plan says, if it still holds. What is there now is kept first; undo_plan takes it back.",
+        input: object(&[("plan", text("Its id")), ("force", flag("Even open databases"))], &["plan"]),
         output: object(
             &[
                 ("summary", text("")),
@@ -247,7 +264,7 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
         // Before the workspace is locked by what is prepared.
         thinker.leave(&workspace.present_branch()?)?;
     }
-    let deed = prepare(ground, &session, &kept.question)?;
+    let mut deed = prepare(ground, &session, &kept.question)?;
     let now = fingerprint(ground, &kept.question, &deed);
     if now != id {
         let new = shown(&now, &deed, 30);
@@ -258,10 +275,15 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
         ))
         .hint("look at it and call rewind_apply with its id"));
     }
+    // The plan said that they stay, and why.
+    if let (true, Some(prepared)) = (args.flag("force"), deed.prepared_mut()) {
+        prepared.force();
+    }
     let summary = deed.summary().to_owned();
     let report = match deed {
         Deed::Rewind(prepared, None) if prepared.plan.is_empty() => {
-            return Err(Trouble::new("the plan changes nothing"));
+            let because = prepared.unchanged_because.map(|because| format!(": {because}"));
+            return Err(Trouble::new(format!("the plan changes nothing{}", because.unwrap_or_default())));
         }
         Deed::Rewind(prepared, board) => {
             let report = workspace.apply(prepared)?;
@@ -296,7 +318,7 @@ fn told(summary: &str, report: Option<&Report>) -> Reply {
             }
         }
     }
-    let left_alone = left(&left_alone);
+    let left_alone = left(&left_alone, &report.kept);
     let mut lines = vec![format!(
         "Done: {summary}. {done} paths changed; #{} keeps what was there before.",
         report.before

@@ -1,9 +1,11 @@
 //! Plans to go back, to stand on another branch, and to take back what was done with a plan.
 
 use serde_json::json;
+use stepback_engine::kept::Audience;
 use stepback_engine::rewind::Request;
 use stepback_engine::undo::Reversal;
 use stepback_engine::workspace::describe;
+use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_store::port::StoredCheckpoint;
 
@@ -61,7 +63,12 @@ fn asked(ground: &Ground<'_>, args: &Args) -> Result<(Session, Request), Trouble
         return Err(Trouble::new("the board can only go back to a point").hint("use to, or mind_undo"));
     }
     let session = mover(ground)?;
-    let target = args.text("to").map(|point| resolved(ground, point)).transpose()?;
+    let own = (session.agent != Session::PERSON).then_some(session.id);
+    let target = args.text("to").map(|point| match own {
+        Some(own) => resolved(ground, &point::in_session(point, &own.to_string())),
+        None => resolved(ground, point),
+    });
+    let target = target.transpose()?;
     if let (false, Some(target)) = (ground.allow_others, &target) {
         on_our_line(ground, target)?;
     }
@@ -70,7 +77,8 @@ fn asked(ground: &Ground<'_>, args: &Args) -> Result<(Session, Request), Trouble
         paths: args.texts("paths").iter().map(|path| ground.relative(path)).collect(),
         changes,
         last,
-        session: (session.agent != Session::PERSON).then_some(session.id),
+        session: own,
+        audience: Audience::Agent,
         ..Request::default()
     };
     Ok((session, request))

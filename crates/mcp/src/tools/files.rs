@@ -7,6 +7,7 @@ use stepback_engine::diff as differences;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::describe;
 use stepback_model::clip;
+use stepback_model::point::is_number;
 use stepback_model::record::{Annotation, Trigger};
 
 use super::{
@@ -249,11 +250,13 @@ pub(super) fn compare() -> Tool {
 /// What `text` names: a branch, a session, or a point.
 fn side(ground: &Ground<'_>, text: &str) -> Result<Side, Trouble> {
     let workspace = ground.workspace;
+    if is_number(text) {
+        return Ok(Side::of_point(workspace, &resolved(ground, text)?)?);
+    }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Some(tip) = workspace.branch_tip(name)? {
         return Ok(Side::of_branch(workspace, name, &tip)?);
     }
-    // A few digits are a step.
     let named = text
         .strip_prefix("session:")
         .or((text.len() >= 4 && !text.contains(['#', '@', ':'])).then_some(text));

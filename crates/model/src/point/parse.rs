@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Anchor, MAX_BYTES, Nth, PointError, PointExpr};
+use super::{Anchor, MAX_BYTES, Nth, PointError, PointExpr, is_number};
 use crate::when::{Moment, edit_distance};
 
 /// The words that can stand before a colon, each with a complete example.
@@ -337,6 +337,14 @@ impl<'a> Input<'a> {
     /// Bare text: anything that is not nearly something else.
     fn bare(self) -> Result<PointExpr, PointError> {
         let text = self.rest();
+        if is_number(text) {
+            let number =
+                self.number(text.len(), "steps are numbered from 1", "#1").map_err(|mut error| {
+                    error.suggestions.push(format!("id:{text}"));
+                    error
+                })?;
+            return Ok(Anchor::Step(number).into());
+        }
         let anchor = Anchor::text(text);
         if matches!(anchor, Anchor::Text { is_time: true, .. }) {
             return Ok(anchor.into());

@@ -35,7 +35,7 @@ pub fn read(span: &mut Span) -> Option<Reading> {
     // What was asked for stays among the parameters: it may be another name than the one that answered.
     let asked_for = attributes.text(&["gen_ai.request.model"]);
     reading.model = reading.model.or(asked_for);
-    reading.error = attributes.take_text(&["error.type"]);
+    reading.error = attributes.take_text(&["error.type"]).filter(|kind| !kind.is_empty());
     reading.cost = attributes.take_number(&[
         "operation.cost",
         "gen_ai.usage.cost",

@@ -22,7 +22,7 @@ pub fn read(span: &mut Span) -> Option<Reading> {
     };
     let mut reading = Reading::new(role, "openinference");
     reading.agent = attributes.take_text(&["agent.name"]);
-    reading.error = attributes.take_text(&["error.type"]);
+    reading.error = attributes.take_text(&["error.type"]).filter(|kind| !kind.is_empty());
     let (input, output) = (value(attributes, "input"), value(attributes, "output"));
     reading.asked = flattened(attributes, "llm.input_messages.", "user");
     reading.said = flattened(attributes, "llm.output_messages.", "assistant");

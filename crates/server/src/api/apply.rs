@@ -12,7 +12,7 @@ use stepback_worktree::apply::Outcome;
 use super::plans::{agree, look};
 use crate::documents::OperationDocument;
 use crate::documents::files::LeftAloneDocument;
-use crate::documents::plans::{AppliedDocument, OutcomeDocument, PlanDocument, UndoDocument};
+use crate::documents::plans::{AppliedDocument, KeptDocument, OutcomeDocument, PlanDocument, UndoDocument};
 use crate::extract::{Json, Path, Query};
 use crate::page::{self, Page, Paging};
 use crate::plans::Kind;
@@ -152,6 +152,7 @@ pub(super) fn applied(
         items,
         partial: left.iter().any(LeftAlone::is_conflict),
         left_alone: left.iter().map(LeftAloneDocument::of).collect(),
+        kept: report.kept.iter().map(KeptDocument::of).collect(),
         undo: way_back(workspace, &report.operation),
     })
 }
@@ -168,6 +169,7 @@ pub(super) fn reversed(workspace: &Workspace<'_>, operation: OpId) -> Result<App
         after: None,
         items: Vec::new(),
         left_alone: Vec::new(),
+        kept: Vec::new(),
         partial: false,
         undo: way_back(workspace, done),
     })

@@ -6,8 +6,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stepback_engine::compare::{self, Side};
-use stepback_engine::reruns::{Fate, Rerun};
+use stepback_engine::reruns::Rerun;
 use stepback_engine::{Engine, Workspace};
+use stepback_model::point::is_number;
 use utoipa::{IntoParams, ToSchema};
 
 use super::points::resolved;
@@ -59,14 +60,13 @@ pub async fn list(
 fn all(workspace: &Workspace<'_>) -> Result<Vec<BranchDocument>, Problem> {
     let (branches, reruns) = (workspace.branches()?, workspace.reruns()?);
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
-    let lines = TipDocument::all(&workspace.lines()?);
+    let lines = TipDocument::all(&workspace.branch_lines()?);
     let line = |name: &str| lines.iter().find(|line| line.name == name).cloned();
     let of = |branch| BranchDocument::of(branch, line(&branch.name), rerun(&branch.name));
     let mut items: Vec<_> = branches.iter().map(of).collect();
     // One whose branch is gone although it came to its end was forgotten.
     let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
-    let came_to_one = |rerun: &&Rerun| rerun.session.is_some() || rerun.status == Fate::Completed;
-    let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !came_to_one(rerun));
+    let coming = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
     items.extend(coming.map(BranchDocument::coming));
     Ok(items)
 }
@@ -195,11 +195,12 @@ fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> R
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Some(workspace) = workspace
+        && !is_number(text)
         && let Some(tip) = workspace.branch_tip(name)?
     {
         return Ok(Side::of_branch(workspace, name, &tip)?);
     }
-    let may_be_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']);
+    let may_be_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']) && !is_number(text);
     if may_be_id && let Ok((workspace, session)) = work::session(engine, text) {
         return Ok(Side::of_session(&workspace, &session)?);
     }

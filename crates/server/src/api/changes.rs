@@ -8,7 +8,7 @@ use stepback_engine::path_filter::PathFilter;
 use stepback_model::time::Timestamp;
 use utoipa::{IntoParams, ToSchema};
 
-use super::points::resolved;
+use super::points::resolved_within;
 use crate::documents::files::ChangeDocument;
 use crate::extract::{Json, Path, Query, relative};
 use crate::page::{self, Page, Paging};
@@ -71,7 +71,7 @@ pub struct NumberedDocument {
     pub step_number: Option<u64>,
     /// Whether a rewind took it back.
     pub taken_back: bool,
-    /// Who made it: nobody known if it is empty, one of several if there are several.
+    /// Who made it: the user if it is empty, one of several if there are several.
     pub authors: Vec<AuthorDocument>,
 }
 
@@ -113,7 +113,11 @@ pub async fn list(
         paths.iter().try_for_each(|path| relative(path.trim_end_matches('/')).map(drop))?;
         let filter = PathFilter::new(&paths)?;
         let session = wanted.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
-        let since = wanted.since.as_ref().map(|point| resolved(&workspace, point)).transpose()?;
+        let since = wanted
+            .since
+            .as_ref()
+            .map(|point| resolved_within(&workspace, point, session.as_ref()))
+            .transpose()?;
         let since = since.map(|stored| workspace.kept_base(&stored)).transpose()?;
         let cleared = workspace.session.info.cleared.unwrap_or(0);
         // Keeps a prune from freeing what is being read.

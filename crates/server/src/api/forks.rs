@@ -12,7 +12,7 @@ use stepback_engine::Workspace;
 use stepback_model::record::Session;
 use utoipa::ToSchema;
 
-use super::points::resolved;
+use super::points::resolved_within;
 use crate::api::reruns::Stage;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
@@ -78,7 +78,7 @@ pub async fn create(
             )
             .hint("\"stepback rewind POINT --conversation\" does it on the machine that the agent ran on")
         })?;
-        let target = resolved(&workspace, &new.point)?;
+        let target = resolved_within(&workspace, &new.point, Some(&session))?;
         if target.checkpoint.step.session != session.id {
             return Err(Problem::usage(format!(
                 "step #{} is of another session",

@@ -1,5 +1,7 @@
 //! The same events over a WebSocket, and telling live agents something on the same connection.
 
+use std::sync::LazyLock;
+
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -16,6 +18,7 @@ use crate::api::stops::{self, NewMessage, Say};
 use crate::extract::{Json, Path, Query};
 use crate::live::{Follower, News};
 use crate::problem::Problem;
+use crate::strict::BodySchema;
 use crate::work::Work;
 
 /// Largest message of a client, in bytes.
@@ -166,12 +169,19 @@ fn messages(news: &News, position: u64) -> Vec<Message> {
 }
 
 async fn answer(work: &Work, text: &str) -> Value {
-    let request: Request = match serde_json::from_str(text) {
+    static SCHEMA: LazyLock<BodySchema> =
+        LazyLock::new(|| BodySchema::component(&super::operations().split_for_parts().1, "Request"));
+    let whole = serde_json::from_str::<Value>(text);
+    let checked = whole.as_ref().map_or(Ok(()), |whole| SCHEMA.check(whole));
+    let request = checked.and_then(|()| {
+        serde_json::from_str::<Request>(text).map_err(|error| Problem::usage(error.to_string()))
+    });
+    let request = match request {
         Ok(request) => request,
-        Err(error) => {
+        Err(problem) => {
             // As far as it can be read, whoever asked must find the answer.
-            let id = serde_json::from_str::<Value>(text).ok().and_then(|value| value.get("id").cloned());
-            return json!({ "reply": id, "problem": Problem::usage(error.to_string()) });
+            let id = whole.ok().and_then(|value| value.get("id").cloned());
+            return json!({ "reply": id, "problem": problem });
         }
     };
     match done(work, request.what).await {

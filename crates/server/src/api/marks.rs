@@ -32,14 +32,14 @@ pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Jso
         let query =
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
         let cursor = Cursor::new(engine.store.steps(workspace.record.id, &query)?);
-        let lines = workspace.lines()?;
+        let lines = workspace.lines_of(session.id)?;
         let lanes = Lanes::of(cursor.steps(), &lines);
         let (mut kinds, mut tools) = (Names::default(), Names::default());
         let kept = cursor.steps().iter().filter(|stored| stored.checkpoint.trigger.is_some()).count();
         let mut marks = MarksDocument {
             session: session.id.to_string(),
             summary: SummaryDocument::of(&cursor.summary(), kept as u64),
-            branches: TipDocument::all(&lines),
+            branches: TipDocument::all(&lines.branches),
             forks: forks(cursor.steps(), &lines),
             ..MarksDocument::default()
         };
@@ -63,7 +63,7 @@ pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Jso
             marks.flags.push(
                 bit(is_error(step), FAILED)
                     | bit(checkpoint.trigger.is_some(), KEPT)
-                    | bit(lines.left_behind(stored), ROLLED_BACK)
+                    | bit(lines.is_rolled_back(stored), ROLLED_BACK)
                     | bit(annotated, ANNOTATED),
             );
         }

@@ -4,19 +4,20 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use stepback_engine::kept::Audience;
 use stepback_engine::rewind::{Prepared, Request};
 use stepback_engine::undo::{Direction, Reversal};
-use stepback_engine::{Engine, Workspace};
+use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::OpId;
 use stepback_model::plan::Plan;
 use utoipa::ToSchema;
 
 use super::apply::{applied, reversed};
-use super::points::resolved;
+use super::points::resolved_within;
 use crate::documents::files::LeftAloneDocument;
-use crate::documents::plans::{AppliedDocument, PlanDocument, PlannedDocument};
-use crate::extract::{Json, Path, relative};
+use crate::documents::plans::{AppliedDocument, KeptDocument, PlanDocument, PlannedDocument};
+use crate::extract::{Json, OptionalJson, Path, relative};
 use crate::plans::{Kind, Question, Shown};
 use crate::problem::Problem;
 use crate::work::{self, Work};
@@ -29,20 +30,22 @@ pub struct NewRewind {
     pub point: Option<String>,
     /// Changes by their number.
     pub changes: Vec<usize>,
-    /// The last so many changes.
+    /// The last so many changes of agents, or of `session`; those of anyone with `everything`.
     pub last: Option<usize>,
-    /// All changes.
+    /// All changes of agents, or of `session`; those of anyone with `everything`.
     pub all: bool,
     /// Only these paths (globs; a directory stands for what it holds).
     pub paths: Vec<String>,
     /// Git directories too.
     pub git: bool,
-    /// The whole workspace, and not only what agents changed.
+    /// What the user and other sessions changed goes back, too.
     pub everything: bool,
-    /// Only what this session changed.
+    /// Only what this session changed; errors, calls and iterations in `point` are counted in it.
     pub session: Option<String>,
     /// Only these hunks of the one change that is chosen, counted from 1.
     pub hunks: Vec<usize>,
+    /// Replace databases although a process has them open.
+    pub force: bool,
 }
 
 /// What to take back.
@@ -51,6 +54,16 @@ pub struct NewRewind {
 pub struct NewUndo {
     /// The operation, by id or number; the newest in force if none is given.
     pub operation: Option<String>,
+    /// Replace databases although a process has them open.
+    pub force: bool,
+}
+
+/// How a plan is made that needs no other words.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlanOptions {
+    /// Replace databases although a process has them open.
+    pub force: bool,
 }
 
 /// Plans to go back, and changes nothing.
@@ -62,14 +75,15 @@ pub async fn rewind(
     Path(id): Path<String>,
     Json(new): Json<NewRewind>,
 ) -> Result<Response, Problem> {
-    create(work, id, move |workspace| {
+    create(work, id, new.force, move |workspace| {
         new.paths.iter().try_for_each(|path| relative(path.trim_end_matches('/')).map(drop))?;
         let ways = [new.point.is_some(), !new.changes.is_empty(), new.last.is_some(), new.all];
         if ways.iter().filter(|given| **given).count() != 1 {
             return Err(Problem::usage("say one of point, changes, last and all"));
         }
-        let target = new.point.as_ref().map(|point| resolved(workspace, point)).transpose()?;
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
+        let within = |point: &String| resolved_within(workspace, point, session.as_ref());
+        let target = new.point.as_ref().map(within).transpose()?;
         Ok(Question::Rewind(Box::new(Request {
             target,
             paths: new.paths,
@@ -80,6 +94,8 @@ pub async fn rewind(
             everything: new.everything,
             session: session.map(|session| session.id),
             hunks: new.hunks,
+            audience: Audience::User,
+            conversation: false,
         })))
     })
     .await
@@ -94,7 +110,7 @@ pub async fn undo(
     Path(id): Path<String>,
     Json(new): Json<NewUndo>,
 ) -> Result<Response, Problem> {
-    create(work, id, move |workspace| {
+    create(work, id, new.force, move |workspace| {
         let found = new.operation.as_ref().map(|text| operation(workspace, text)).transpose()?;
         Ok(Question::Undo(found))
     })
@@ -103,21 +119,27 @@ pub async fn undo(
 
 /// Plans to bring back what was undone last, and changes nothing.
 #[utoipa::path(post, path = "/workspaces/{workspace}/redo-plans", tag = "plans",
-    params(("workspace" = String, Path, description = "The workspace")),
+    params(("workspace" = String, Path, description = "The workspace")), request_body = Option<PlanOptions>,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
-pub async fn redo(State(work): State<Work>, Path(id): Path<String>) -> Result<Response, Problem> {
-    create(work, id, |_| Ok(Question::Redo)).await
+pub async fn redo(
+    State(work): State<Work>,
+    Path(id): Path<String>,
+    OptionalJson(options): OptionalJson<PlanOptions>,
+) -> Result<Response, Problem> {
+    create(work, id, options.force, |_| Ok(Question::Redo)).await
 }
 
 /// Plans to stand on another branch, and changes nothing.
 #[utoipa::path(post, path = "/workspaces/{workspace}/branches/{branch}/switch-plans", tag = "plans",
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
+    request_body = Option<PlanOptions>,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn switch(
     State(work): State<Work>,
     Path((id, branch)): Path<(String, String)>,
+    OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
-    create(work, id, move |workspace| {
+    create(work, id, options.force, move |workspace| {
         super::branches::known(workspace, &branch)?;
         Ok(Question::Switch(branch))
     })
@@ -126,28 +148,25 @@ pub async fn switch(
 
 /// The operation that `text` names by its number or the beginning of its id.
 fn operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Problem> {
-    let operations = workspace.operations()?;
-    let number = text.trim_start_matches('#').parse::<u64>().ok();
-    let by_number = operations.iter().find(|op| Some(op.number) == number);
-    let mut by_id = operations.iter().filter(|op| text.len() >= 4 && op.id.to_string().starts_with(text));
-    match (by_number, by_id.next(), by_id.next()) {
-        (Some(op), _, _) | (None, Some(op), None) => Ok(op.id),
-        _ => Err(Problem::unknown("operation", text)),
-    }
+    workspace.find_operation(text).map_err(|error| match error {
+        EngineError::Point(_) => Problem::unknown("operation", text),
+        other => other.into(),
+    })
 }
 
 async fn create(
     work: Work,
     id: String,
+    force: bool,
     question: impl FnOnce(&Workspace<'_>) -> Result<Question, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     let keeper = work.clone();
     work.run(move |engine| {
         let workspace = work::workspace(engine, &id)?;
         let question = question(&workspace)?;
-        let (document, _) = planned(&workspace, &question)?;
+        let (document, _) = planned(&workspace, &question, force)?;
         let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
-        let shown = Shown { workspace: workspace.record.id, question, document: document.clone() };
+        let shown = Shown { workspace: workspace.record.id, question, force, document: document.clone() };
         keeper.plans().keep(shown);
         Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(document)).into_response())
     })
@@ -162,10 +181,26 @@ enum Deed {
     Reverse(Box<Reversal>, Direction),
 }
 
+impl Deed {
+    fn prepared(&mut self) -> Option<&mut Prepared> {
+        match self {
+            Self::Move(prepared) => Some(prepared),
+            Self::Reverse(reversal, _) => match &mut **reversal {
+                Reversal::Files { prepared, .. } => Some(prepared),
+                Reversal::Log { .. } => None,
+            },
+        }
+    }
+}
+
 /// The answer to a question, as things are now.
-fn planned(workspace: &Workspace<'_>, question: &Question) -> Result<(PlanDocument, Deed), Problem> {
+fn planned(
+    workspace: &Workspace<'_>,
+    question: &Question,
+    force: bool,
+) -> Result<(PlanDocument, Deed), Problem> {
     let empty = Plan::default();
-    let deed = match question {
+    let mut deed = match question {
         Question::Rewind(request) => Deed::Move(Box::new(workspace.prepare_rewind(request)?)),
         Question::Switch(branch) => Deed::Move(Box::new(workspace.prepare_switch(branch)?)),
         Question::Undo(operation) => {
@@ -173,6 +208,9 @@ fn planned(workspace: &Workspace<'_>, question: &Question) -> Result<(PlanDocume
         }
         Question::Redo => Deed::Reverse(Box::new(workspace.prepare_redo()?), Direction::Redo),
     };
+    if let (true, Some(prepared)) = (force, deed.prepared()) {
+        prepared.force();
+    }
     let (prepared, summary, operation) = match &deed {
         Deed::Move(prepared) => (Some(prepared), &prepared.summary, None),
         Deed::Reverse(reversal, _) => match &**reversal {
@@ -182,11 +220,13 @@ fn planned(workspace: &Workspace<'_>, question: &Question) -> Result<(PlanDocume
     };
     let (plan, git) = prepared.map_or((&empty, false), |prepared| (&prepared.plan, prepared.git));
     let warnings = prepared.map(|prepared| prepared.warnings.clone()).unwrap_or_default();
+    let kept = prepared.map_or(&[][..], |prepared| &prepared.kept);
+    let everything = prepared.map_or(&[][..], |prepared| &prepared.everything_changes);
     let kind = question.kind().name();
     let operation = operation.map(|operation| operation.id.to_string());
     // Whoever agrees to an id agrees to this question with this answer.
     let mut content =
-        format!("{} {kind} {question:?} {summary} {warnings:?} {operation:?}\n", workspace.record.id);
+        format!("{} {kind} {question:?} {force} {summary} {warnings:?} {operation:?}\n", workspace.record.id);
     content.push_str(&Hash::of(ObjectKind::Plan, &plan.encode()).to_string());
     let id: String = Hash::of(ObjectKind::Blob, content.as_bytes()).to_string().chars().take(32).collect();
     let document = PlanDocument {
@@ -198,6 +238,9 @@ fn planned(workspace: &Workspace<'_>, question: &Question) -> Result<(PlanDocume
         git,
         items: plan.changes.iter().map(PlannedDocument::of).collect(),
         left_alone: plan.left_alone.iter().map(LeftAloneDocument::of).collect(),
+        kept: kept.iter().map(KeptDocument::of).collect(),
+        everything_changes: everything.iter().map(|path| path.display().into_owned()).collect(),
+        unchanged_because: prepared.and_then(|prepared| prepared.unchanged_because.clone()),
         warnings,
         operation,
     };
@@ -218,7 +261,7 @@ pub(super) async fn agree(work: Work, kind: Kind, id: String) -> Result<Json<App
     work.run(move |engine| {
         let shown = kept(&keeper, kind, &id)?;
         let workspace = work::opened(engine, shown.workspace)?;
-        let (document, deed) = planned(&workspace, &shown.question)?;
+        let (document, deed) = planned(&workspace, &shown.question, shown.force)?;
         if document.id != id {
             let problem = Problem::new(
                 StatusCode::CONFLICT,
@@ -231,7 +274,9 @@ pub(super) async fn agree(work: Work, kind: Kind, id: String) -> Result<Json<App
         }
         let moves_nothing = document.items.is_empty() && document.operation.is_none();
         if moves_nothing && !matches!(shown.question, Question::Switch(_)) {
-            return Err(Problem::new(StatusCode::CONFLICT, "nothing", "the plan changes nothing"));
+            let why = document.unchanged_because.map(|because| format!(": {because}")).unwrap_or_default();
+            let detail = format!("the plan changes nothing{why}");
+            return Err(Problem::new(StatusCode::CONFLICT, "nothing", detail));
         }
         let done = carry_out(engine, &workspace, &shown.question, deed)?;
         keeper.plans().forget(&id);

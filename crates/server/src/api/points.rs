@@ -2,6 +2,8 @@
 
 use axum::extract::State;
 use stepback_engine::Workspace;
+use stepback_model::point;
+use stepback_model::record::Session;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::documents::StepDocument;
@@ -28,6 +30,18 @@ pub async fn get(
         Ok(Json(StepDocument::of(&resolved(&workspace, &point)?)))
     })
     .await
+}
+
+/// Like [`resolved`]; errors, calls and iterations are those of `session`, if one is named.
+pub fn resolved_within(
+    workspace: &Workspace<'_>,
+    point: &str,
+    session: Option<&Session>,
+) -> Result<StoredCheckpoint, Problem> {
+    match session {
+        Some(session) => resolved(workspace, &point::in_session(point, &session.id.to_string())),
+        None => resolved(workspace, point),
+    }
 }
 
 /// The step that a point names, seen from now.

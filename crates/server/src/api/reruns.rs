@@ -22,6 +22,7 @@ use stepback_model::ids::WorkspaceId;
 use stepback_model::record::StepKind;
 use stepback_proxy::Timing;
 use stepback_rerun::answers::OnDifference;
+use stepback_rerun::scratch::ScratchDirectory;
 use stepback_rerun::{Options, Surroundings};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
@@ -186,10 +187,9 @@ fn play(
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail)
                 .hint("try again when one has ended"));
         }
-        let temp = tempfile::Builder::new().prefix("stepback-rerun-").tempdir()?;
-        let dir = temp.path().canonicalize()?;
+        let scratch = ScratchDirectory::create(engine.store.local_dir())?;
         let around = Surroundings {
-            dir: &dir,
+            dir: scratch.path(),
             program: &stage.program,
             store: &stage.store,
             home: &stage.home,

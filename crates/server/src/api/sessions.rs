@@ -22,11 +22,11 @@ use crate::work::{self, Work};
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Wanted {
-    /// Only those of this workspace.
+    /// Only those of this workspace; without it, those of all workspaces but the scratch directories of reruns.
     pub workspace: Option<String>,
     /// Only those of this agent.
     pub agent: Option<String>,
-    /// Only those that are `active`, `idle` (nothing was heard for an hour), `stopped` (at a breakpoint) or `ended`.
+    /// Only those that are `active`, `idle` (nothing was heard for an hour), `stopped` (at a breakpoint), `ended` or `prepared` (a fork that was never started).
     pub status: Option<String>,
     /// Only those that did something since then: `2 hours ago`, `2026-01-23`.
     pub since: Option<String>,
@@ -55,11 +55,10 @@ pub async fn list(
         if let Some(status) = wanted.status.as_deref().filter(|status| !STATUSES.contains(status)) {
             return Err(Problem::unknown_word("status", status, &STATUSES));
         }
-        let mut sessions = engine.all_sessions()?;
-        if let Some(id) = &wanted.workspace {
-            let workspace = work::workspace(engine, id)?.record.id;
-            sessions.retain(|session| session.workspace == workspace);
-        }
+        let mut sessions = match &wanted.workspace {
+            Some(id) => engine.store.sessions(work::workspace(engine, id)?.record.id)?,
+            None => engine.project_sessions()?,
+        };
         sessions.retain(|session| {
             wanted.agent.as_ref().is_none_or(|agent| session.agent == *agent)
                 && since.is_none_or(|since| seen(session) >= since)

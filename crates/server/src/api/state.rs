@@ -5,6 +5,8 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::Value;
+use stepback_agents::Agent;
+use stepback_agents::transcript::{self, Message, Role};
 use stepback_engine::{Engine, Workspace, diff};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::path::RelPath;
@@ -246,29 +248,19 @@ pub async fn conversation(
 }
 
 fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
-    let read = match stepback_agents::Agent::parse(agent) {
-        Some(agent) => Some(stepback_agents::transcript::messages(agent, lines)),
-        None if agent == stepback_builtin::NAME => Some(stepback_builtin::messages(lines)),
-        None => None,
+    let is_ours = Agent::parse(agent).is_some() || agent == stepback_builtin::NAME;
+    let document = |(number, message): (u64, &Message)| {
+        let (role, text) = (message.role, message.shown_text());
+        let whole = serde_json::to_value(message).unwrap_or_default();
+        let word = whole.get("role").and_then(Value::as_str).map(str::to_owned);
+        // What another program reported comes back as it was reported.
+        let reported = lines.get(message.lines.start).filter(|_| !is_ours);
+        let as_it_came =
+            |line: &String| serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.clone()));
+        let message = reported.map_or(whole, as_it_came);
+        MessageDocument { number, role: word.filter(|_| role != Role::Unknown), text, message }
     };
-    match read {
-        Some(read) => (1..)
-            .zip(&read)
-            .map(|(number, message)| {
-                let text = message.text();
-                let message = serde_json::to_value(message).unwrap_or_default();
-                let role = message.get("role").and_then(Value::as_str).map(str::to_owned);
-                MessageDocument { number, role, text, message }
-            })
-            .collect(),
-        None => (1..)
-            .zip(lines)
-            .map(|(number, line)| {
-                let message = serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.clone()));
-                MessageDocument { number, role: None, text: line.clone(), message }
-            })
-            .collect(),
-    }
+    (1..).zip(&transcript::messages_of(agent, lines)).map(document).collect()
 }
 
 /// What the agent remembered at a step.

@@ -131,6 +131,7 @@ pub async fn pause(
 ) -> Result<Json<ControlledDocument>, Problem> {
     work.run(move |engine| {
         let (workspace, session) = work::session(engine, &id)?;
+        workspace.expect_running(&session, engine.env.now())?;
         workspace.control()?.pause(Some(session.id))?;
         Ok(Json(ControlledDocument { session: session.id.to_string(), paused: true, answered: None }))
     })
@@ -179,6 +180,7 @@ pub async fn inject(
     let text = sayable(message.text)?;
     work.run(move |engine| {
         let (workspace, session) = work::session(engine, &id)?;
+        workspace.expect_running(&session, engine.env.now())?;
         let control = workspace.control()?;
         control.say(session.id, &text)?;
         let paused = control.is_paused(session.id);

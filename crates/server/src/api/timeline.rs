@@ -35,7 +35,7 @@ pub async fn get(
         let mut steps = engine.store.steps(workspace.record.id, &query)?;
         steps.retain(|stored| stored.checkpoint.hidden_by.is_none());
         let cursor = Cursor::new(steps);
-        let lines = workspace.lines()?;
+        let lines = workspace.lines_of(session.id)?;
         let lanes = Lanes::of(cursor.steps(), &lines);
         let kept = cursor.steps().iter().filter(|stored| stored.checkpoint.trigger.is_some()).count();
         let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
@@ -52,7 +52,7 @@ pub async fn get(
                     step: StepDocument::of(stored),
                     lane: lanes.place(stored),
                     since_start_us: u64::try_from(cursor.since_start(stored).as_micros()).unwrap_or(u64::MAX),
-                    rolled_back: lines.left_behind(stored),
+                    rolled_back: lines.is_rolled_back(stored),
                     branches: (lines.branches.iter())
                         .filter(|line| line.tip == own)
                         .map(|line| line.name.clone())
@@ -64,7 +64,7 @@ pub async fn get(
             session: session.id.to_string(),
             summary: SummaryDocument::of(&cursor.summary(), kept as u64),
             lanes: lanes.documents,
-            branches: TipDocument::all(&lines),
+            branches: TipDocument::all(&lines.branches),
             items: shown.items,
             next_cursor: shown.next_cursor,
         }))
@@ -129,7 +129,7 @@ pub async fn lines(State(work): State<Work>, Path(id): Path<String>) -> Result<J
         let (workspace, session) = work::session(engine, &id)?;
         let query =
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
-        let lines = workspace.lines()?;
+        let lines = workspace.lines_of(session.id)?;
         let all = |query: &Steps| engine.store.steps(workspace.record.id, query);
         // Where there is one line and nothing was left, a hundred thousand steps need not be looked at to say so.
         let steps = match lines.is_one() {
@@ -144,7 +144,7 @@ pub async fn lines(State(work): State<Work>, Path(id): Path<String>) -> Result<J
         for stored in &steps {
             let number = stored.checkpoint.step.number;
             let branch = lines.branches.get(lines.branch_of(stored)).map(|line| line.name.as_str());
-            let rolled_back = lines.left_behind(stored);
+            let rolled_back = lines.is_rolled_back(stored);
             match stretches.last_mut() {
                 Some(last) if last.branch.as_deref() == branch && last.rolled_back == rolled_back => {
                     last.last = number;
@@ -157,7 +157,7 @@ pub async fn lines(State(work): State<Work>, Path(id): Path<String>) -> Result<J
                 }),
             }
         }
-        Ok(Json(LinesDocument { branches: TipDocument::all(&lines), stretches }))
+        Ok(Json(LinesDocument { branches: TipDocument::all(&lines.branches), stretches }))
     })
     .await
 }

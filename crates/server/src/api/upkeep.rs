@@ -33,6 +33,8 @@ pub struct StatisticsDocument {
     pub checkpoints: u64,
     /// What stepback itself did.
     pub operations: u64,
+    /// Sessions that did another one again. Nothing else here counts them, but for what they cost.
+    pub reruns: u64,
     /// Sessions, by agent.
     pub sessions: BTreeMap<String, u64>,
     /// Steps, by kind.
@@ -69,6 +71,14 @@ pub async fn statistics(State(work): State<Work>) -> Result<Json<StatisticsDocum
         };
         let mut cost = 0_u64;
         for workspace in engine.store.workspaces()? {
+            if workspace.is_rerun() {
+                // No model was asked for what came from the recording; what was asked beyond that did cost.
+                for session in engine.store.sessions(workspace.id)? {
+                    found.reruns += u64::from(session.agent != Session::PERSON);
+                    cost = cost.saturating_add(session.info.cost);
+                }
+                continue;
+            }
             found.workspaces += 1;
             found.operations += engine.store.operations(workspace.id)?.len() as u64;
             for session in engine.store.sessions(workspace.id)? {
@@ -141,6 +151,8 @@ pub struct PrunedDocument {
     pub kept: u64,
     /// Checkpoints hidden earlier whose bytes go.
     pub freed_checkpoints: u64,
+    /// Reruns whose intermediate files were given up; their branches stay.
+    pub reruns: u64,
     /// Objects that are gone.
     pub freed_objects: u64,
     /// Bytes by which the store shrank.
@@ -173,6 +185,7 @@ pub async fn prune(
             items: plan.hide.iter().map(StepDocument::of).collect(),
             kept: plan.keep as u64,
             freed_checkpoints: plan.purge.len() as u64,
+            reruns: 0,
             freed_objects: 0,
             freed_bytes: 0,
             operation: None,
@@ -181,6 +194,7 @@ pub async fn prune(
             let pruned = workspace.prune(plan)?;
             document.applied = true;
             document.kept = pruned.kept as u64;
+            document.reruns = pruned.reruns as u64;
             document.freed_objects = pruned.swept.objects;
             document.freed_bytes = pruned.swept.bytes;
             let operation = pruned.operation.as_ref();

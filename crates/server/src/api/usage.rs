@@ -84,7 +84,8 @@ pub struct UsageDocument {
     pub complete: bool,
 }
 
-/// Tokens and cost of model calls, by hour and by model.
+/// Tokens and cost of model calls, by hour and by model. Answers that a rerun took from its recording are not counted: no
+/// model was asked.
 #[utoipa::path(get, path = "/usage", tag = "upkeep", params(Since),
     responses((status = 200, body = UsageDocument), (status = "default", body = Problem)))]
 pub async fn get(
@@ -112,7 +113,8 @@ fn usage(engine: &Engine<'_>, since: &str) -> Result<UsageDocument, Problem> {
         // Requests and answers can be large; what was spent is told apart from them.
         let metadata = json::get(engine.store, detail, "/metadata")
             .map_err(|error| Problem::internal(format!("#{} cannot be read: {error}", step.number)))?;
-        let Some(spent) = Spent::of(&serde_json::json!({ "metadata": metadata })) else { continue };
+        let spent = Spent::of(&serde_json::json!({ "metadata": metadata }));
+        let Some(spent) = spent.filter(|spent| !spent.replayed) else { continue };
         hours.entry(step.at.as_micros().div_euclid(HOUR)).or_default().add(&spent);
         let model = spent.model.clone().or_else(|| step.facts.tool.clone());
         models.entry(model.unwrap_or_else(|| "unknown".to_owned())).or_default().add(&spent);

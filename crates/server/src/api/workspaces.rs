@@ -8,13 +8,13 @@ use crate::page::Page;
 use crate::problem::Problem;
 use crate::work::{self, Work};
 
-/// All workspaces of the store, oldest first.
+/// All workspaces of the store but the scratch directories of reruns, oldest first.
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces", responses(
     (status = 200, body = Page<WorkspaceDocument>), (status = "default", body = Problem)
 ))]
 pub async fn list(State(work): State<Work>) -> Result<Json<Page<WorkspaceDocument>>, Problem> {
     work.run(|engine| {
-        let items = engine.store.workspaces()?.iter().map(WorkspaceDocument::of).collect();
+        let items = engine.project_workspaces()?.iter().map(WorkspaceDocument::of).collect();
         Ok(Json(Page { items, next_cursor: None }))
     })
     .await

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use stepback_engine::branch::Branch;
-use stepback_engine::reruns::{Fate, Rerun};
+use stepback_engine::reruns::Rerun;
 use utoipa::ToSchema;
 
 use super::StepDocument;
@@ -18,7 +18,8 @@ pub struct BranchDocument {
     pub tip: Option<StepDocument>,
     /// Whether the workspace stands on it.
     pub present: bool,
-    /// `active`, or how far the rerun got that makes it: `pending`, `running`, `completed`, `failed`.
+    /// `active`, or how far the rerun got that makes it: `pending`, `running`, `completed`,
+    /// `diverged` (something was changed, and it ended at the first difference from the recording), `failed`.
     pub status: String,
     /// Where it left another branch; none for the first, and for a rerun that has not come to a branch.
     pub from: Option<PartingDocument>,
@@ -41,7 +42,7 @@ impl BranchDocument {
             name: branch.name.clone(),
             tip: Some(StepDocument::of(&branch.tip)),
             present: branch.present,
-            status: rerun.map_or("active", fate).to_owned(),
+            status: rerun.map_or("active", Rerun::status).to_owned(),
             rerun: rerun.and_then(|rerun| serde_json::to_value(rerun).ok()),
         }
     }
@@ -55,19 +56,8 @@ impl BranchDocument {
             from: None,
             first: None,
             own: 0,
-            status: fate(rerun).to_owned(),
+            status: rerun.status().to_owned(),
             rerun: serde_json::to_value(rerun).ok(),
         }
-    }
-}
-
-/// How far a rerun got.
-fn fate(rerun: &Rerun) -> &'static str {
-    match rerun.status {
-        _ if rerun.is_abandoned() => "failed",
-        Fate::Pending => "pending",
-        Fate::Running => "running",
-        Fate::Completed => "completed",
-        Fate::Failed => "failed",
     }
 }

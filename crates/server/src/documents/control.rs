@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use stepback_agents::Agent;
+use stepback_agents::answer::Answer;
 use stepback_engine::control::{Breakpoint, On, Stop};
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -75,6 +77,8 @@ pub struct StopDocument {
     /// What came out, if it has run.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
+    /// Whether the call can run with another input. If not, `edit` refuses it and asks the model to call again.
+    pub can_edit_input: bool,
     /// Why it stopped.
     pub reason: String,
     /// The breakpoint, unless it was paused.
@@ -103,6 +107,7 @@ impl StopDocument {
             tool: stop.tool.clone(),
             input: stop.input.clone(),
             output: stop.output.clone(),
+            can_edit_input: can_edit_input(stop),
             reason: stop.reason.clone(),
             breakpoint: stop.breakpoint,
             step: stop.step,
@@ -111,4 +116,9 @@ impl StopDocument {
             until: stop.until,
         }
     }
+}
+
+/// Whether a call that waits can run with another input: it has not run, and its agent takes one.
+fn can_edit_input(stop: &Stop) -> bool {
+    stop.output.is_none() && Agent::parse(&stop.agent).is_none_or(Answer::can_change_input)
 }

@@ -141,7 +141,7 @@ pub struct LeftAloneDocument {
     pub path: String,
     /// Why, as a phrase.
     pub reason: String,
-    /// Whether it is because of somebody else's change, and not because the path is not covered.
+    /// Whether it is because of a later change, and not because the path is not covered.
     pub conflict: bool,
 }
 

@@ -1,7 +1,9 @@
 //! What will happen, and what has happened.
 
 use serde::Serialize;
+use stepback_engine::kept::{Audience, KeptChange, SessionName};
 use stepback_model::plan::PlannedChange;
+use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
 
 use super::OperationDocument;
@@ -32,7 +34,53 @@ impl PlannedDocument {
     }
 }
 
-/// Exactly what will happen if somebody agrees.
+/// A session by its id and agent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub struct SessionNameDocument {
+    /// Its id.
+    pub id: String,
+    /// The agent.
+    pub agent: String,
+}
+
+/// A change that is kept because the rewind is not about its author.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub struct KeptDocument {
+    /// The path.
+    pub path: String,
+    /// `user`, `session`, or `uncertain` if it is not known which of several.
+    pub author: String,
+    /// The author in words, such as `you` or `session claude 5c7c0a1b`.
+    pub by: String,
+    /// The sessions that may have made it; empty for the user.
+    pub sessions: Vec<SessionNameDocument>,
+    /// When the newest change of that author was found.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The number of the step that found it; none if no checkpoint has it yet.
+    pub step_number: Option<u64>,
+    /// Its number in the list of changes, if the plan is about changes by number.
+    pub number: Option<u64>,
+}
+
+impl KeptDocument {
+    /// Of a kept change.
+    pub fn of(change: &KeptChange) -> Self {
+        let session =
+            |name: &SessionName| SessionNameDocument { id: name.id.to_string(), agent: name.agent.clone() };
+        Self {
+            path: change.path.display().into_owned(),
+            author: change.author.kind().to_owned(),
+            by: change.author.name(Audience::User),
+            sessions: change.author.sessions.iter().map(session).collect(),
+            at: change.at,
+            step_number: change.step,
+            number: change.number.map(|number| number as u64),
+        }
+    }
+}
+
+/// Exactly what will happen when the plan is applied.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
 pub struct PlanDocument {
     /// Its id: another one as soon as the question or what would happen is another.
@@ -49,6 +97,12 @@ pub struct PlanDocument {
     pub items: Vec<PlannedDocument>,
     /// Paths that differ and stay as they are.
     pub left_alone: Vec<LeftAloneDocument>,
+    /// What stays because the user or another session changed it.
+    pub kept: Vec<KeptDocument>,
+    /// Paths that the same plan with `everything` would change and this one does not, or only in part.
+    pub everything_changes: Vec<String>,
+    /// Why no path will change, if none will.
+    pub unchanged_because: Option<String>,
     /// What one should know before agreeing.
     pub warnings: Vec<String>,
     /// The operation that is taken back or brought back.
@@ -94,9 +148,11 @@ pub struct AppliedDocument {
     pub after: Option<u64>,
     /// What became of every path.
     pub items: Vec<OutcomeDocument>,
-    /// What was left alone, from the start or because somebody was faster.
+    /// What was left alone, from the start or because another process changed it meanwhile.
     pub left_alone: Vec<LeftAloneDocument>,
-    /// Whether something was left alone because of somebody else's change.
+    /// What stayed because the user or another session changed it.
+    pub kept: Vec<KeptDocument>,
+    /// Whether something was left alone because of a later change of another author.
     pub partial: bool,
     /// How to take it back.
     pub undo: UndoDocument,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_engine::lines::{Line, Lines};
+use stepback_engine::lines::Line;
 use stepback_engine::timeline::Summary;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -100,19 +100,19 @@ pub struct PartingDocument {
 
 impl TipDocument {
     /// All branches of a workspace.
-    pub fn all(lines: &Lines) -> Vec<Self> {
+    pub fn all(lines: &[Line]) -> Vec<Self> {
         let of = |line: &Line| Self {
             name: line.name.clone(),
             number: line.tip,
             present: line.present,
             from: line.from.and_then(|(place, number)| {
-                let branch = lines.branches.get(place)?.name.clone();
+                let branch = lines.get(place)?.name.clone();
                 Some(PartingDocument { branch, number })
             }),
             first: line.first,
             own: line.own,
         };
-        lines.branches.iter().map(of).collect()
+        lines.iter().map(of).collect()
     }
 }
 
@@ -218,7 +218,7 @@ pub struct MarksDocument {
 pub struct MessageDocument {
     /// Counts from 1.
     pub number: u64,
-    /// `user`, `assistant`, `tool` or `system`; none if nobody knows how this agent writes.
+    /// `user`, `assistant`, `tool` or `system`; none if the message does not say.
     pub role: Option<String>,
     /// What was said, as text.
     pub text: String,

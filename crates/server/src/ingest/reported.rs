@@ -48,7 +48,7 @@ pub struct NewStep {
     /// What came out.
     #[schema(value_type = Option<Object>)]
     pub output: Option<Value>,
-    /// What went wrong: a text, or an object.
+    /// What went wrong: a text, or an object. An empty one says that nothing did.
     pub error: Option<NewTrouble>,
     /// How long it took, in microseconds.
     pub duration_us: Option<u64>,
@@ -81,6 +81,8 @@ pub struct NewStep {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum NewTrouble {
+    /// Whether something went wrong.
+    Flag(bool),
     /// What it said.
     Text(String),
     /// What it said, and more.
@@ -96,11 +98,19 @@ pub enum NewTrouble {
     },
 }
 
-impl From<NewTrouble> for Trouble {
-    fn from(trouble: NewTrouble) -> Self {
-        match trouble {
-            NewTrouble::Text(message) => Self { message, ..Self::default() },
-            NewTrouble::Whole { name, message, stack, cause } => Self { name, message, stack, cause },
+impl NewTrouble {
+    /// The error, if there was one.
+    fn trouble(self) -> Option<Trouble> {
+        match self {
+            Self::Flag(is_set) => Trouble::reported(&is_set.into()),
+            Self::Text(message) => Trouble::reported(&message.into()),
+            Self::Whole { name, message, stack, cause } => {
+                let is_empty =
+                    |text: &Option<String>| text.as_ref().is_none_or(|text| text.trim().is_empty());
+                let is_nothing =
+                    message.trim().is_empty() && [&name, &stack, &cause].into_iter().all(is_empty);
+                (!is_nothing).then_some(Trouble { name, message, stack, cause })
+            }
         }
     }
 }
@@ -183,7 +193,7 @@ fn ready(new: NewStep, at: usize, around: Around<'_>) -> Result<Ready, String> {
         worker: new.worker,
         input: new.input,
         output: new.output,
-        error: new.error.map(Trouble::from),
+        error: new.error.and_then(NewTrouble::trouble),
         duration: new.duration_us.filter(|micros| i64::try_from(*micros).is_ok()),
         metadata: new.metadata,
         ..Event::new(agent, &new.session, new.kind, summary)

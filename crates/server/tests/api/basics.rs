@@ -1,5 +1,7 @@
 //! Who may ask, and what is said to those who ask wrongly.
 
+use serde_json::json;
+
 use crate::support::Place;
 
 #[test]
@@ -76,4 +78,31 @@ fn what_does_not_fit_is_a_problem_and_never_a_bug() {
     let refused = place.post(&checkpoints, &serde_json::json!([null, null])).problem(400);
     assert!(refused["detail"].as_str().unwrap().contains("a list"), "{refused}");
     place.post(&checkpoints, &serde_json::json!({ "label": "a label" })).with(201);
+}
+
+#[test]
+fn what_nothing_reads_is_refused_with_the_nearest_name() {
+    let place = Place::new();
+    place.write("file", "1");
+    place.checkpoint("one");
+    let workspace = place.workspace();
+    for (path, named, meant) in [
+        ("/sessions?limt=1".to_owned(), "limt", "limit"),
+        ("/steps?sesion=x".to_owned(), "sesion", "session"),
+        (format!("/workspaces/{workspace}/checkpoints?tags=x"), "tags", "tag"),
+        ("/workspaces?limit=1".to_owned(), "limit", "at all"),
+    ] {
+        let problem = place.get(&path).problem(400);
+        assert!(problem["detail"].as_str().unwrap().contains(&format!("\"{named}\"")), "{problem}");
+        assert!(problem["hints"].to_string().contains(meant), "{problem}");
+    }
+    let problem =
+        place.post(&format!("/workspaces/{workspace}/checkpoints"), &json!({ "lable": "two" })).problem(400);
+    assert!(problem["detail"].as_str().unwrap().contains("lable"), "{problem}");
+    assert!(problem["hints"].to_string().contains("label"), "{problem}");
+    let listed = place.get(&format!("/workspaces/{workspace}/checkpoints")).with(200);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1, "nothing was created");
+    place.call("s1", "c1", "file", "2", false);
+    place.post("/sessions/s1/pause", &json!({ "reason": "lunch" })).problem(400);
+    place.post("/sessions/s1/pause", &json!({})).with(200);
 }

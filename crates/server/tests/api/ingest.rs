@@ -34,6 +34,53 @@ const JSON: &str = "content-type: application/json\r\n";
 const LINES: &str = "content-type: application/x-ndjson\r\n";
 
 #[test]
+fn reported_messages_come_back_with_who_speaks_and_what_was_said() {
+    let place = Place::new();
+    let messages = json!([
+        { "role": "user", "content": "fix it" },
+        { "role": "assistant", "text": "looking" },
+        { "role": "model", "parts": [{ "text": "a" }, { "text": "b" }] },
+        { "role": "assistant", "content": [{ "type": "text", "text": "c" }, { "type": "tool_use", "id": "1", "name": "sh", "input": {} }] },
+        { "role": "tool", "tool_call_id": "1", "content": "ok" },
+        { "role": "developer", "content": ["d", "e"] },
+        { "unheard": "of" },
+    ]);
+    let expected = [
+        ("user", "fix it"),
+        ("assistant", "looking"),
+        ("assistant", "a\nb"),
+        ("assistant", "c"),
+        ("tool", "ok"),
+        ("system", "d\ne"),
+        ("", "{\"unheard\":\"of\"}"),
+    ];
+    // Also for an agent that writes conversations of its own elsewhere.
+    for (agent, count) in [("mine", 7), ("claude", 6)] {
+        let event = json!({ "session": agent, "kind": "model-end", "id": "m", "messages": messages });
+        place.post("/ingest", &json!({ "workspace": "shop", "agent": agent, "events": [event] })).with(200);
+        let steps = place.get(&format!("/sessions/{agent}/steps")).with(200);
+        let number = steps["items"][0]["number"].as_u64().unwrap();
+        let said = place.get(&format!("/sessions/{agent}/steps/{number}/state/conversation")).with(200);
+        let said: Vec<(&str, &str)> = (said["items"].as_array().unwrap().iter())
+            .map(|item| (item["role"].as_str().unwrap_or_default(), item["text"].as_str().unwrap()))
+            .collect();
+        assert_eq!(said, expected[..count], "{agent}");
+    }
+}
+
+#[test]
+fn an_empty_error_is_no_error() {
+    let place = Place::new();
+    let errors = [json!(""), json!(null), json!(false), json!({ "message": "" }), json!("no"), json!(true)];
+    let event = |(at, error): (usize, &Value)| json!({ "session": "s", "kind": "tool-end", "id": at.to_string(), "tool": "sh", "error": error });
+    let events: Vec<Value> = errors.iter().enumerate().map(event).collect();
+    assert_eq!(place.post("/ingest", &batch(&events)).with(200)["rejected"], 0);
+    let failed = place.get("/sessions/s/steps?failed=true&oldest_first=true").with(200);
+    let numbers: Vec<_> = failed["items"].as_array().unwrap().iter().map(|step| &step["number"]).collect();
+    assert_eq!(numbers, [5, 6]);
+}
+
+#[test]
 fn a_batch_becomes_steps_of_a_session_that_can_be_gone_through() {
     let place = Place::new();
     let call = |kind: &str, more: Value| {
@@ -67,6 +114,10 @@ fn a_batch_becomes_steps_of_a_session_that_can_be_gone_through() {
     let said = place.get("/sessions/s1/steps/4/state/conversation").with(200);
     assert_eq!(said["items"].as_array().unwrap().len(), 2);
     assert_eq!(said["items"][1]["message"]["content"], "found");
+    assert_eq!(
+        (&said["items"][1]["role"], &said["items"][1]["text"]),
+        (&json!("assistant"), &json!("found"))
+    );
     assert_eq!(place.get("/sessions/s1/timeline").with(200)["summary"]["steps"], 4);
 
     let again = place.post("/ingest", &sent).with(200);
@@ -231,4 +282,20 @@ fn many_at_once_are_all_stored_each_session_in_its_order() {
         let all: HashSet<u64> = stored.iter().skip(half).step_by(2).flatten().copied().collect();
         assert_eq!(all, (1..=(sessions / 2 * batches * events) as u64).collect(), "no gap and no double");
     }
+}
+
+#[test]
+fn answers_from_a_recording_are_no_use_of_a_model() {
+    let place = Place::new();
+    let answer = |id: &str, replayed: bool| {
+        let mut metadata = json!({ "model": "m", "usage": { "input": 10, "output": 5 }, "cost_usd": 0.5 });
+        if replayed {
+            metadata["replayed"] = json!(true);
+        }
+        json!({ "session": "s", "kind": "model-end", "id": id, "metadata": metadata })
+    };
+    place.post("/ingest", &batch(&[answer("1", false), answer("2", true)])).with(200);
+    let usage = place.get("/usage").with(200);
+    assert_eq!((&usage["total"]["calls"], &usage["total"]["input"]), (&json!(1), &json!(10)), "{usage}");
+    assert_eq!(usage["total"]["cost_usd"], 0.5);
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stepback_engine::control::Answer;
+use stepback_model::record::SessionInfo;
+use stepback_store::Mutation;
 
 use crate::support::{Place, stop};
 
@@ -111,6 +113,22 @@ fn an_agent_that_waits_is_answered() {
     place.post("/sessions/s/inject", &json!({ "text": "" })).problem(400);
     place.post("/sessions/s/inject", &json!({ "text": 1 })).problem(400);
     place.post("/sessions/nobody/pause", &json!({})).problem(404);
+}
+
+#[test]
+fn a_session_that_has_ended_is_neither_paused_nor_told_anything() {
+    let place = Place::new();
+    place.call("s", "c1", "file", "1", false);
+    let engine = place.engine();
+    let session = engine.workspace(&place.root).unwrap().find_session("s").unwrap();
+    let info = SessionInfo { ended_at: Some(engine.env.now()), ..session.info };
+    let ended = Mutation::SetSessionInfo { session: session.id, info: Box::new(info) };
+    engine.store.commit(None, &[ended]).unwrap();
+    for (way, body) in [("pause", json!({})), ("inject", json!({ "text": "hello" }))] {
+        let problem = place.post(&format!("/sessions/s/{way}"), &body).problem(409);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("ended") && detail.contains("no agent is running here"), "{detail}");
+    }
 }
 
 #[test]

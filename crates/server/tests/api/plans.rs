@@ -196,3 +196,31 @@ fn a_conversation_goes_on_only_where_its_agent_ran() {
     place.post("/sessions/s/forks", &json!({ "dry_run": true })).problem(400);
     place.post("/sessions/nobody/forks", &json!({ "point": "#2" })).problem(404);
 }
+
+#[test]
+fn a_plan_lists_what_it_keeps_and_says_why_it_changes_nothing() {
+    let place = Place::new();
+    place.call("s", "c1", "theirs", "1", false);
+    place.write("mine", "1");
+    place.call("s", "c2", "theirs", "2", false);
+    let plans = format!("/workspaces/{}/rewind-plans", place.workspace());
+    let plan = place.post(&plans, &json!({ "all": true })).with(201);
+    assert_eq!(paths(&plan), ["delete theirs"]);
+    let kept = &plan["kept"][0];
+    assert_eq!(
+        (&kept["path"], &kept["author"], &kept["by"]),
+        (&json!("mine"), &json!("user"), &json!("you")),
+        "{plan}"
+    );
+    assert_eq!(plan["everything_changes"], json!(["mine"]));
+    let done = place.ask("POST", below(&plan["apply"]), None).with(200);
+    assert_eq!(done["kept"][0]["path"], "mine");
+    assert_eq!(place.read("mine").unwrap(), "1");
+    let plan = place.post(&plans, &json!({ "all": true })).with(201);
+    let because = plan["unchanged_because"].as_str().unwrap();
+    assert!(because.ends_with("what differs was changed by you"), "{because}");
+    let problem = place.ask("POST", below(&plan["apply"]), None).problem(409);
+    assert!(problem["detail"].as_str().unwrap().contains(because), "{problem}");
+    let plan = place.post(&plans, &json!({ "all": true, "everything": true })).with(201);
+    assert_eq!(paths(&plan), ["delete mine"]);
+}

@@ -79,7 +79,9 @@ fn numbers_and_lines_tell_what_happened_and_no_secret() {
     let place = Place::with(|config| Config { log: Some(Box::new(log)), ..config });
     let token = place.server.token().text().to_owned();
     place.get("/workspaces").with(200);
-    place.get(&format!("/sessions/{token}?agent={token}")).problem(404);
+    place.get(&format!("/sessions/{token}")).problem(404);
+    place.get(&format!("/sessions?agent={token}")).with(200);
+    place.get(&format!("/workspaces?{token}={token}")).problem(400);
     place.send_bare("GET", "/api/v1/workspaces", "authorization: Bearer wrong\r\n", b"").problem(401);
     place.send("BREW", "/api/v1/workspaces", "", b"");
     place.send("GET", &format!("/nobody/{token}"), "", b"").problem(404);
@@ -115,7 +117,7 @@ fn numbers_and_lines_tell_what_happened_and_no_secret() {
         (&first["method"], &first["status"], &first["peer"]),
         (&"GET".into(), &200.into(), &"127.0.0.1".into())
     );
-    assert_eq!(log.lines().count(), 7);
+    assert_eq!(log.lines().count(), 9);
 }
 
 #[test]

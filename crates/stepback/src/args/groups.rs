@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[&str]); 9] = [
         ],
     ),
     ("Open", &["tui", "studio", "serve", "mcp"]),
-    ("Keep house", &["settings", "stats", "prune", "fsck", "store"]),
+    ("Keep house", &["settings", "doctor", "watcher", "stats", "prune", "fsck", "store"]),
     ("Learn", &["demo", "points", "completions", "man", "help"]),
 ];
 

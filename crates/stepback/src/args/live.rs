@@ -166,9 +166,11 @@ pub enum Branch {
         /// Give it a directory of its own, so that two can be worked on at once
         #[arg(long, value_name = "DIR")]
         worktree: Option<PathBuf>,
-        /// Let the agent go on there with this prompt
+        /// Let the agent go on there with this prompt; without --worktree, the workspace goes to the branch first
         #[arg(long, value_name = "PROMPT")]
         resume: Option<String>,
+        #[command(flatten)]
+        agree: super::Agree,
     },
     /// List branches
     #[command(after_help = "Examples:\n  stepback branch list")]

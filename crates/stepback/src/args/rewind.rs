@@ -16,10 +16,11 @@ pub struct Rewind {
     /// Take back one change of "stepback changes" (can be repeated)
     #[arg(long = "change", value_name = "N", conflicts_with_all = ["last", "all"])]
     pub changes: Vec<usize>,
-    /// Take back the last N changes
+    /// Take back the last N changes of agents; those of anyone with --everything
     #[arg(long, value_name = "N", conflicts_with = "all")]
     pub last: Option<usize>,
-    /// Take back all changes (after the point, if one is given), keeping what came between by merging
+    /// Take back all changes of agents (after the point, if one is given), merging what came between; those of anyone with
+    /// --everything
     #[arg(long)]
     pub all: bool,
     /// Take back only this hunk of the one change (can be repeated)
@@ -28,10 +29,10 @@ pub struct Rewind {
     /// Branches, HEAD and index of git repositories too
     #[arg(long, conflicts_with_all = ["changes", "last", "all"])]
     pub git: bool,
-    /// The whole workspace, and not only what agents changed
-    #[arg(long, conflicts_with_all = ["changes", "last", "all", "session"])]
+    /// What you and other sessions changed goes back, too
+    #[arg(long, conflicts_with_all = ["changes", "session"])]
     pub everything: bool,
-    /// Only what this session changed
+    /// Only what this session changed; errors, calls and iterations are counted in it
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
     /// Files only (this is the default)

@@ -2,7 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+// The process that watches large workspaces.
+#[derive(Debug, Subcommand)]
+#[command(defer = true)]
+pub enum Watcher {
+    /// End it; the next slow scan starts another one
+    #[command(after_help = "Examples:\n  stepback watcher stop")]
+    Stop,
+}
 
 /// The store as a whole.
 #[derive(Debug, Subcommand)]
@@ -18,4 +27,48 @@ pub enum Store {
         /// Where to; must be empty or not exist yet
         to: PathBuf,
     },
+}
+
+// Pruning.
+#[derive(Debug, Args)]
+pub struct Prune {
+    /// Keep the newest N
+    #[arg(long, value_name = "N")]
+    pub keep_last: Option<usize>,
+    /// Keep what is younger than D days
+    #[arg(long, value_name = "D")]
+    pub keep_days: Option<u64>,
+    /// Keep the newest 50 manual checkpoints, whatever the other rules say
+    #[arg(long)]
+    pub keep_manual: bool,
+    /// Give up the oldest until the store fits: 500MB, 2GB
+    #[arg(long, value_name = "S", value_parser = parse_size)]
+    pub max_size: Option<u64>,
+    /// Free the bytes at once; undo is then impossible
+    #[arg(long)]
+    pub now: bool,
+    /// Show what would go and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Reads a size: digits with an optional unit.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| "write a number and a unit, such as 500MB".to_string())?;
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "kib" => 1 << 10,
+        "m" | "mb" => 1_000_000,
+        "mib" => 1 << 20,
+        "g" | "gb" => 1_000_000_000,
+        "gib" => 1 << 30,
+        "t" | "tb" => 1_000_000_000_000,
+        "tib" => 1 << 40,
+        _ => return Err(format!("{unit} is not a unit of size; use KB, MB, GB or TB")),
+    };
+    number.checked_mul(factor).ok_or_else(|| "that is more than any disk holds".to_string())
 }

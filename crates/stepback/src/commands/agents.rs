@@ -217,6 +217,10 @@ pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> An
             })?),
         };
         settings.set(key, number)?;
+        if key == crate::watcher::SETTING && number == Some(0) {
+            // One that runs goes too; if it cannot be reached, it ends when nothing is asked any more.
+            let _ = super::watcher::stop_in(context.place().local());
+        }
     }
     let shown = KNOWN.iter().filter(|known| key.is_none_or(|key| key == known.key));
     if context.json {

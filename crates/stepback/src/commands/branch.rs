@@ -1,6 +1,7 @@
 //! `stepback branch`
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::compare::{Conversations, Side};
@@ -13,6 +14,7 @@ use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
 
 use super::{Answer, DONE, conversation, mind, rewind};
+use crate::args::Agree;
 use crate::args::live::Branch;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -23,18 +25,34 @@ pub fn run(context: &Context, command: &Branch) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     match command {
-        Branch::Create { name, from, worktree, resume } => {
+        Branch::Create { name, from, worktree, resume, agree } => {
             let from = match from {
                 Some(point) => context.resolve(&workspace, point)?,
                 None => context.resolve(&workspace, "@")?,
             };
-            create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref())
+            match (worktree, resume) {
+                (worktree, resume) if agree.dry_run && (worktree.is_some() || resume.is_none()) => {
+                    workspace.check_new_branch(name)?;
+                    match context.json {
+                        true => output::document(
+                            &json!({ "id": name, "from": from.checkpoint.step.id, "applied": false }),
+                        ),
+                        false => {
+                            output::line(format!("Branch {name} would begin at {}.", describe(&from)));
+                            output::say("Nothing was changed (dry run).");
+                        }
+                    }
+                    DONE
+                }
+                (None, Some(prompt)) => create_and_go_on(context, &workspace, name, &from, prompt, agree),
+                _ => create(context, &workspace, name, &from, worktree.as_deref(), resume.as_deref()),
+            }
         }
         Branch::List => list(context, &workspace),
         Branch::Switch { name, reasoning: true, agree } => mind::switch(context, &workspace, name, agree),
         Branch::Switch { name, reasoning: false, agree } => {
             let prepared = workspace.prepare_switch(name)?;
-            let Some(prepared) = rewind::agree(context, prepared, agree)? else { return DONE };
+            let Some(prepared) = rewind::agree(context, &workspace, prepared, agree)? else { return DONE };
             let report = workspace.switch(name, prepared)?;
             rewind::finish(context, &workspace, report, "undo", None)
         }
@@ -67,6 +85,32 @@ fn done(context: &Context, name: &str, line: &str) -> Answer {
     DONE
 }
 
+/// Makes a branch, goes to it, and lets the agent go on there: with the conversation and the files of the point.
+fn create_and_go_on(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    name: &str,
+    from: &StoredCheckpoint,
+    prompt: &str,
+    agree: &Agree,
+) -> Answer {
+    // Before anything is written: a conversation that cannot go on must not leave half of it done.
+    let planned = conversation::plan_at(context, workspace, from, None, Some(prompt))?;
+    let prepared = workspace.prepare_switch_to_new(name, from)?;
+    let Some(prepared) = rewind::agree(context, workspace, prepared, agree)? else { return DONE };
+    workspace.create_branch(name, from)?;
+    let report = workspace.switch(name, prepared)?;
+    if !context.json {
+        output::line(format!("Branch {} begins at {}.", Paint::stdout().strong(name), describe(from)));
+    }
+    let continued = conversation::carry_out(context, workspace, planned)?;
+    let code = rewind::finish(context, workspace, report, "undo", Some(&continued))?;
+    // Where files could not be made what they were, the agent would work on something else than it believes.
+    let is_there = code == ExitCode::SUCCESS;
+    let ran = conversation::go_on(context, &continued, is_there)?;
+    Ok(if is_there { ran } else { code })
+}
+
 fn create(
     context: &Context,
     workspace: &Workspace<'_>,
@@ -77,6 +121,14 @@ fn create(
 ) -> Answer {
     // Before anything is written for it.
     workspace.check_new_branch(name)?;
+    let state = State::load(workspace.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    if resume.is_some() && state.conversation.is_none() {
+        return Err(Failure::new(
+            Kind::Nothing,
+            format!("no conversation is recorded at {}", describe(from)),
+        )
+        .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from"));
+    }
     let worktree = worktree.map(|dir| context.directory.join(dir));
     if let Some(dir) = &worktree {
         if workspace.root.starts_with(dir) {
@@ -97,15 +149,9 @@ fn create(
             Annotation { label: Some(label), ..Annotation::default() },
             Trigger::Automatic,
         )?;
-        let has_conversation = State::load(workspace.store(), from.checkpoint.step.state)
-            .map_err(EngineError::from)?
-            .conversation
-            .is_some();
-        if has_conversation {
+        if state.conversation.is_some() {
             forked = Some(conversation::fork_at(context, workspace, from, Some(&dir), resume)?);
         }
-    } else if resume.is_some() {
-        forked = Some(conversation::fork_at(context, workspace, from, None, resume)?);
     }
     if context.json {
         output::document(&json!({
@@ -135,11 +181,10 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
     // One whose branch is gone although it came to its end was forgotten.
     let is_there = |rerun: &&Rerun| branches.iter().any(|branch| branch.name == rerun.branch);
-    let came_to_one = |rerun: &&Rerun| rerun.session.is_some() || rerun.status == Fate::Completed;
-    let unfinished = reruns.iter().filter(|rerun| !is_there(rerun) && !came_to_one(rerun));
+    let unfinished = reruns.iter().filter(|rerun| !is_there(rerun) && !rerun.has_result());
     if context.json {
         let unfinished = unfinished.map(|rerun| {
-            json!({ "id": rerun.branch, "name": rerun.branch, "present": false, "status": fate(rerun), "rerun": rerun })
+            json!({ "id": rerun.branch, "name": rerun.branch, "present": false, "status": rerun.status(), "rerun": rerun })
         });
         let items: Vec<_> = branches
             .iter()
@@ -153,7 +198,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
                     "number": step.number,
                     "at": step.at,
                     "present": branch.present,
-                    "status": rerun.map_or("active", fate),
+                    "status": rerun.map_or("active", Rerun::status),
                     "rerun": rerun,
                 })
             })
@@ -183,20 +228,9 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
     DONE
 }
 
-/// How far a rerun got.
-fn fate(rerun: &Rerun) -> &'static str {
-    match rerun.status {
-        _ if rerun.is_abandoned() => "failed",
-        Fate::Pending => "pending",
-        Fate::Running => "running",
-        Fate::Completed => "completed",
-        Fate::Failed => "failed",
-    }
-}
-
 /// What a branch is that a rerun made.
 fn about(rerun: &Rerun) -> String {
-    let mut about = format!("rerun of {}, {}", rerun.of.short(), fate(rerun));
+    let mut about = format!("rerun of {}, {}", rerun.of.short(), rerun.status());
     if rerun.is_abandoned() {
         about.push_str(": its process is gone");
     }

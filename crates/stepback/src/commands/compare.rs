@@ -7,6 +7,7 @@ use stepback_engine::compare::{self, Comparison, Ending, Side, Totals};
 use stepback_engine::timeline::all_tokens;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::change::Change;
+use stepback_model::point::is_number;
 
 use super::{Answer, DONE, sessions, view};
 use crate::args::play::Compare;
@@ -50,6 +51,10 @@ fn side(context: &Context, engine: &Engine<'_>, text: &str) -> Result<Side, Fail
         return Ok(Side::of_session(&workspace, &session)?);
     }
     let here = context.workspace(engine);
+    if is_number(text) {
+        let here = here?;
+        return Ok(Side::of_point(&here, &context.resolve(&here, text)?)?);
+    }
     let name = text.strip_prefix("branch:").unwrap_or(text);
     if let Ok(here) = &here
         && let Some(tip) = here.branch_tip(name)?

@@ -1,8 +1,11 @@
 //! `stepback breakpoint`, `pause`, `resume`, `step`, `inspect`, `inject`, `deny` and `edit-input`
 
 use serde_json::{Value, json};
-use stepback_agents::transcript::Part;
+use stepback_agents::Agent;
+use stepback_agents::answer::Answer as HookAnswer;
+use stepback_agents::transcript::{Part, Role};
 use stepback_engine::control::{Answer as Said, Breakpoint as Stored, Control, On, Stop};
+use stepback_engine::session::{seen, status, why_not_running};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::record::Session;
@@ -158,13 +161,21 @@ fn said(context: &Context, document: Value, line: &str) {
 pub fn pause(context: &Context, session: Option<&str>) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let session = session.map(|text| workspace.find_session(text)).transpose()?;
+    let session = session.map(|text| sessions::pick_running(context, &workspace, Some(text))).transpose()?;
     workspace.control()?.pause(session.as_ref().map(|session| session.id))?;
-    let who = session.as_ref().map_or_else(|| "Every agent here".into(), sessions::name);
+    let running = workspace.running_sessions()?;
+    let line = match &session {
+        Some(session) => format!("{} stops at its next call", sessions::name(session)),
+        None if running.is_empty() => {
+            "No agent is running here; one that starts stops at its first call".into()
+        }
+        None => "Every agent here stops at its next call".into(),
+    };
+    let running: Vec<_> = running.iter().map(|session| session.id).collect();
     said(
         context,
-        json!({ "paused": session.map(|session| session.id) }),
-        &format!("{who} stops at its next call; \"stepback resume\" lets it go on."),
+        json!({ "paused": session.map(|session| session.id), "running": running }),
+        &format!("{line}; \"stepback resume\" lets it go on."),
     );
     DONE
 }
@@ -237,10 +248,28 @@ fn answer(context: &Context, session: Option<&str>, answer: &Said) -> Answer {
             format!("{} is told about its {}.", who(&stop), stop.tool)
         }
         Said::Deny { .. } => format!("{} is told not to run {}.", who(&stop), stop.tool),
+        // What was edited after the call ran changes nothing of it.
+        Said::Edit { .. } if stop.output.is_some() => {
+            format!("{} goes on; {} has run already.", who(&stop), stop.tool)
+        }
+        Said::Edit { .. } if !takes_input(&stop) => format!(
+            "{} cannot change the input of a call: this {} is refused, and the model is asked to call it again with the new input.",
+            who(&stop),
+            stop.tool
+        ),
         _ => format!("{} goes on with the new input of {}.", who(&stop), stop.tool),
     };
-    said(context, json!({ "stop": stop, "answer": answer }), &line);
+    let mut document = json!({ "stop": stop, "answer": answer });
+    if let Said::Edit { .. } = answer {
+        document["applied"] = json!(takes_input(&stop) && stop.output.is_none());
+    }
+    said(context, document, &line);
     DONE
+}
+
+/// Whether the agent that waits can run its call with another input.
+fn takes_input(stop: &Stop) -> bool {
+    Agent::parse(&stop.agent).is_none_or(HookAnswer::can_change_input)
 }
 
 /// `inject`
@@ -250,7 +279,7 @@ pub fn inject(context: &Context, session: Option<&str>, text: &str) -> Answer {
     }
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let session = sessions::pick(&workspace, session)?;
+    let session = sessions::pick_running(context, &workspace, session)?;
     workspace.control()?.say(session.id, text)?;
     said(
         context,
@@ -288,7 +317,10 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
     };
     let session = match stopped_in {
         Some(session) => session,
-        None => sessions::pick(&workspace, session)?,
+        None => match (session, workspace.running_sessions()?.into_iter().next()) {
+            (None, Some(running)) => running,
+            (session, _) => sessions::pick(&workspace, session)?,
+        },
     };
     match what {
         Some("input") => {
@@ -312,18 +344,13 @@ pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> 
             let state = State { conversation: session.info.tip, ..State::default() };
             output::document(&json!({ "session": session, "stop": stop, "state": state }));
         }
-        None => show(context, &session, stop.as_ref()),
+        None => show(context, &workspace, &session, stop.as_ref())?,
     }
     DONE
 }
 
 fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
-    let agent = stepback_agents::Agent::parse(&session.agent);
-    let messages = match agent {
-        Some(agent) => stepback_agents::transcript::messages(agent, lines),
-        None if session.agent == stepback_builtin::NAME => stepback_builtin::messages(lines),
-        None => Vec::new(),
-    };
+    let messages = stepback_agents::transcript::messages_of(&session.agent, lines);
     if context.json {
         output::document(&json!({ "items": messages.iter().rev().collect::<Vec<_>>() }));
         return;
@@ -331,7 +358,7 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
     let paint = Paint::stdout();
     for message in &messages {
         // Line by line: what was said must not steer the terminal.
-        let text = message.text();
+        let text = if message.role == Role::Unknown { message.shown_text() } else { message.text() };
         let text = text.lines().map(stepback_agents::payload::visible).collect::<Vec<_>>().join("\n");
         if !text.is_empty() {
             output::line(format!("{} {text}", paint.strong(format!("{:?}:", message.role).to_lowercase())));
@@ -345,10 +372,17 @@ fn show_conversation(context: &Context, session: &Session, lines: &[String]) {
     }
 }
 
-fn show(context: &Context, session: &Session, stop: Option<&Stop>) {
+fn show(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    session: &Session,
+    stop: Option<&Stop>,
+) -> Result<(), Failure> {
+    let now = context.now();
     if context.json {
-        output::document(&json!({ "session": session, "stop": stop }));
-        return;
+        let status = status(session, stop.is_some(), now);
+        output::document(&json!({ "session": session, "status": status, "stop": stop }));
+        return Ok(());
     }
     let paint = Paint::stdout();
     output::line(format!("Session {}", paint.strong(sessions::name(session))));
@@ -357,7 +391,16 @@ fn show(context: &Context, session: &Session, stop: Option<&Stop>) {
     }
     output::line(format!("  iteration  {}", session.info.iteration));
     match stop {
-        None => output::line("  running; nothing stops it right now"),
+        None => match (why_not_running(session, now), status(session, false, now)) {
+            (Some(why), _) => {
+                output::line(format!("  not running: it {why}; {}", workspace.list_running()?));
+            }
+            (None, "idle") => output::line(format!(
+                "  nothing was heard of it since {}; nothing stops it",
+                seen(session).ago(now)
+            )),
+            _ => output::line("  running; nothing stops it right now"),
+        },
         Some(stop) => {
             output::line(format!("  stopped    {}", paint.note(&stop.reason)));
             output::line(format!("  at step    #{}", stop.step));
@@ -376,4 +419,5 @@ fn show(context: &Context, session: &Session, stop: Option<&Stop>) {
             );
         }
     }
+    Ok(())
 }

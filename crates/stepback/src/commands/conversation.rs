@@ -8,7 +8,7 @@ use stepback_agents::fork::{self, ForkError, Mode, Onward, Planned, Ready};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
-use stepback_store::port::StoredCheckpoint;
+use stepback_store::port::{Query, StoredCheckpoint};
 
 use super::{Answer, DONE};
 use crate::context::{self, Context};
@@ -76,10 +76,40 @@ pub fn plan_at(
     fork::plan_recorded(workspace, session, target, &home, &onward).map_err(|error| cannot(error, target))
 }
 
+/// The step at which the conversation of `session` stood at `target`: the newest of its own steps up to there. Without a
+/// session, `target` itself.
+pub fn point_in(
+    workspace: &Workspace<'_>,
+    target: &StoredCheckpoint,
+    session: Option<&Session>,
+) -> Result<StoredCheckpoint, Failure> {
+    let number = target.checkpoint.step.number;
+    let Some(session) = session.filter(|session| session.id != target.checkpoint.step.session) else {
+        return Ok(target.clone());
+    };
+    let query = Query {
+        session: Some(session.id),
+        before: Some(number),
+        limit: Some(1),
+        hidden: Some(false),
+        ..Query::default()
+    };
+    let steps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
+    steps.into_iter().next().ok_or_else(|| {
+        let name = super::sessions::name(session);
+        Failure::new(Kind::Nothing, format!("session {name} had not begun at {}", describe(target)))
+    })
+}
+
 fn cannot(error: ForkError, target: &StoredCheckpoint) -> Failure {
     match error {
         ForkError::Engine(error) => return error.into(),
         ForkError::Unsupported(_) => return Failure::new(Kind::Usage, error.to_string()),
+        ForkError::NoProgram { agent, .. } => {
+            return Failure::new(Kind::Nothing, error.to_string()).hint(format!(
+                "install it there again, or leave out --resume: that only prepares the conversation and shows the command, to be run with another executable of {agent}"
+            ));
+        }
         ForkError::Lost(_) => return Failure::new(Kind::Nothing, error.to_string()),
         _ => {}
     }
@@ -89,11 +119,10 @@ fn cannot(error: ForkError, target: &StoredCheckpoint) -> Failure {
 
 /// The session whose conversation is meant: that of the step, or the one that was at work then.
 fn session_of(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> Result<Session, Failure> {
-    let own = workspace.store().session(target.checkpoint.step.session).map_err(EngineError::from)?;
-    match own {
-        Some(session) if session.agent != Session::PERSON => Ok(session),
-        _ => super::sessions::pick(workspace, None),
-    }
+    workspace.session_of_conversation(target)?.ok_or_else(|| {
+        Failure::new(Kind::Nothing, format!("no agent had been recorded before {}", describe(target)))
+            .hint("\"stepback log --kind user-input\" lists the prompts, which are good points to go on from")
+    })
 }
 
 /// Says how it goes on.

@@ -1,40 +1,19 @@
 //! `stepback log`, `stepback timeline` and `stepback op log`
 
+mod graph;
+
 use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
-use stepback_engine::{EngineError, Workspace};
+use stepback_engine::EngineError;
 use stepback_model::ids::StepId;
 use stepback_model::record::{OpStatus, StepKind};
 use stepback_store::port::{Query, StoredCheckpoint};
 
+use self::graph::{Drawn, Lanes};
 use super::{Answer, DONE, view};
 use crate::context::Context;
-use crate::failure::Failure;
 use crate::output::{self, Paint};
-
-/// Steps with where they stand: newest first, the steps of the present line, and the head.
-struct History {
-    steps: Vec<StoredCheckpoint>,
-    line: HashSet<StepId>,
-    /// Steps that only other branches have.
-    elsewhere: HashMap<StepId, String>,
-    branch: String,
-    head: StepId,
-}
-
-fn history(workspace: &Workspace<'_>) -> Result<History, Failure> {
-    let head = workspace.head()?;
-    let line: HashSet<StepId> =
-        workspace.ancestry(&head)?.iter().map(|stored| stored.checkpoint.step.id).collect();
-    let mut elsewhere = HashMap::new();
-    for branch in workspace.branches()?.iter().filter(|branch| !branch.present) {
-        let steps = workspace.ancestry(&branch.tip)?.into_iter().map(|stored| stored.checkpoint.step.id);
-        elsewhere.extend(steps.filter(|step| !line.contains(step)).map(|step| (step, branch.name.clone())));
-    }
-    let (steps, branch) = (workspace.checkpoints()?, workspace.present_branch()?);
-    Ok(History { steps, line, elsewhere, branch, head: head.checkpoint.step.id })
-}
 
 /// `log`
 pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds: &[String]) -> Answer {
@@ -54,7 +33,7 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
             .map(|stored| {
                 let mut value = view::step(stored);
                 value["head"] = json!(is_head(stored));
-                value["rolled_back"] = json!(rolled_back.left_behind(stored));
+                value["rolled_back"] = json!(rolled_back.is_rolled_back(stored));
                 value
             })
             .collect();
@@ -66,7 +45,7 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
     for stored in shown {
         let step = &stored.checkpoint.step;
         let mark = if is_head(stored) { "@" } else { " " };
-        let rolled = if rolled_back.left_behind(stored) { "  (rolled back)" } else { "" };
+        let rolled = if rolled_back.is_rolled_back(stored) { "  (rolled back)" } else { "" };
         let kind = match stored.checkpoint.trigger {
             Some(_) if step.facts.tool.is_none() => String::new(),
             _ => format!("{}: ", step.kind.as_str()),
@@ -90,16 +69,38 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
 pub fn timeline(context: &Context) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let History { steps, line, elsewhere, branch, head } = history(&workspace)?;
+    let head = workspace.head()?.checkpoint.step.id;
+    let (steps, lines) = (workspace.checkpoints()?, workspace.lines()?);
+    let shown: HashMap<StepId, &StoredCheckpoint> =
+        steps.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
+    let rolled_back = |step: &StepId| shown.get(step).is_some_and(|stored| lines.is_rolled_back(stored));
+    let line: Vec<StepId> = (lines.present_line().iter().copied())
+        .filter(|step| shown.contains_key(step) && !rolled_back(step))
+        .collect();
+    let next = line.iter().zip(line.iter().skip(1)).map(|(newer, older)| (*newer, *older));
+    let next: HashMap<StepId, StepId> = next.collect();
+    let line: HashSet<StepId> = line.into_iter().collect();
+    let before = |step: StepId| match line.contains(&step) {
+        true => next.get(&step).copied(),
+        false => lines.grown_from(step, |id| shown.contains_key(&id)).map(|(id, _)| id),
+    };
+    let branch = |stored: &StoredCheckpoint| match stored.checkpoint.step.id {
+        id if line.contains(&id) => lines.branches.iter().find(|line| line.present),
+        id if rolled_back(&id) => None,
+        _ => lines.branches.get(lines.branch_of(stored)),
+    };
     if context.json {
         let items: Vec<_> = steps
             .iter()
             .map(|stored| {
+                let id = stored.checkpoint.step.id;
                 let mut value = view::checkpoint(stored);
-                let on_line = line.contains(&stored.checkpoint.step.id).then_some(&branch);
-                value["branch"] = json!(on_line.or_else(|| elsewhere.get(&stored.checkpoint.step.id)));
-                value["active"] = json!(line.contains(&stored.checkpoint.step.id));
-                value["head"] = json!(stored.checkpoint.step.id == head);
+                value["branch"] = json!(branch(stored).map(|line| &line.name));
+                value["active"] = json!(line.contains(&id));
+                value["rolled_back"] = json!(rolled_back(&id));
+                value["follows"] =
+                    json!(before(id).and_then(|id| Some(shown.get(&id)?.checkpoint.step.number)));
+                value["head"] = json!(id == head);
                 value
             })
             .collect();
@@ -108,19 +109,20 @@ pub fn timeline(context: &Context) -> Answer {
     }
     let paint = Paint::stdout();
     let now = context.now();
-    let mut aside = false;
-    for stored in &steps {
+    let drawn: Vec<Drawn<StepId>> = (steps.iter().map(|stored| stored.checkpoint.step.id))
+        .map(|step| {
+            let is_present = line.contains(&step);
+            let glyph = if step == head { '◉' } else { ['○', '●'][usize::from(is_present)] };
+            Drawn { step, before: before(step), is_present, glyph }
+        })
+        .collect();
+    for (stored, Lanes { joins, row: (left, glyph, right), merge }) in steps.iter().zip(graph::draw(&drawn)) {
         let step = &stored.checkpoint.step;
-        let active = line.contains(&step.id);
-        if aside && active {
-            output::line(paint.dim("├─╯"));
-        }
-        aside = !active;
-        let here = step.id == head;
-        let lane = match (here, active) {
-            (true, _) => format!("{}   ", paint.good("◉")),
-            (false, true) => format!("{}   ", paint.strong("●")),
-            (false, false) => format!("{} {} ", paint.dim("│"), paint.dim("○")),
+        let (active, here) = (line.contains(&step.id), step.id == head);
+        let glyph = match (here, active) {
+            (true, _) => paint.good(glyph),
+            (false, true) => paint.strong(glyph),
+            (false, false) => paint.dim(glyph),
         };
         let side = match step.kind {
             StepKind::ToolStart => "before ",
@@ -129,16 +131,15 @@ pub fn timeline(context: &Context) -> Answer {
         };
         let text = format!("#{:<4} {:>12}  {side}{}", step.number, step.at.ago(now), view::title(stored));
         let text = if active { text } else { paint.dim(text) };
-        let note = if here {
-            paint.good("  ← you are here")
-        } else if active {
-            String::new()
-        } else if let Some(name) = elsewhere.get(&step.id) {
-            paint.dim(format!("  (branch {name})"))
-        } else {
-            paint.dim("  (rolled back)")
+        let note = match branch(stored) {
+            _ if here => paint.good("  ← you are here"),
+            _ if active => String::new(),
+            Some(line) => paint.dim(format!("  (branch {})", line.name)),
+            None => paint.dim("  (rolled back)"),
         };
-        output::line(format!("{lane}{text}{note}"));
+        joins.into_iter().for_each(|joins| output::line(paint.dim(joins)));
+        output::line(format!("{}{glyph} {}{text}{note}", paint.dim(left), paint.dim(right)));
+        merge.into_iter().for_each(|merge| output::line(paint.dim(merge)));
     }
     DONE
 }

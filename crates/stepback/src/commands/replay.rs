@@ -11,7 +11,6 @@ use serde_json::json;
 use stepback_engine::timeline::Cursor;
 use stepback_engine::{EngineError, Workspace, diff};
 use stepback_model::change::Change;
-use stepback_model::point;
 use stepback_model::record::Session;
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Query, StoredCheckpoint};
@@ -110,8 +109,7 @@ fn until(
     session: &Session,
     given: &str,
 ) -> Result<u64, Failure> {
-    let point = point::in_session(given, &session.id.to_string());
-    Ok(context.resolve(workspace, &point)?.checkpoint.step.number)
+    Ok(context.resolve_within(workspace, given, Some(session))?.checkpoint.step.number)
 }
 
 /// A session, and what is needed to show its steps.

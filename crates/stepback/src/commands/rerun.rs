@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stepback_agents::policy;
 use stepback_engine::compare::{self, Comparison, Side};
 use stepback_engine::materialize::apart;
@@ -16,6 +16,7 @@ use stepback_engine::reruns::Fate;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::record::{Session, StepKind};
 use stepback_rerun::answers::Parted;
+use stepback_rerun::scratch::ScratchDirectory;
 use stepback_rerun::{Done, Options, RerunError, Surroundings};
 use stepback_store::port::StoredCheckpoint;
 
@@ -31,7 +32,7 @@ use crate::output::{self, Paint};
 /// `rerun`
 pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, interrupted.clone())?;
         signal_hook::flag::register(signal, interrupted.clone())?;
     }
@@ -54,14 +55,13 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
         timing: timing(&arguments.recorded),
         branch: arguments.branch.clone(),
     };
-    let temp = tempfile::Builder::new().prefix("stepback-rerun-").tempdir()?;
-    let dir = temp.path().canonicalize()?;
+    let scratch = ScratchDirectory::create(workspace.store().local_dir())?;
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let (program, home) = (binary()?, context::home().unwrap_or_default());
     let store = context.place().argument();
     let (prices, certificates) = (context.prices()?, context::variable("NODE_EXTRA_CA_CERTS"));
     let around = Surroundings {
-        dir: &dir,
+        dir: scratch.path(),
         program: &program,
         store: Path::new(&store),
         home: &home,
@@ -79,15 +79,18 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
         );
     };
     let done = stepback_rerun::rerun(&workspace, session, &options, &around, &mut announce);
+    // It goes before anything is printed: a reader that has gone away ends the program there.
     if arguments.keep {
-        let kept = temp.keep();
+        let kept = scratch.keep();
         output::say_for_people(context.json, &format!("Its directory is {}.", apart(&kept).display()));
+    } else {
+        drop(scratch);
     }
     let done = done.map_err(refused)?;
     let compared = compared(&engine, &workspace, &done)?;
     show(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
     Ok(match done.rerun.status {
-        Fate::Completed => ExitCode::SUCCESS,
+        Fate::Completed | Fate::Diverged => ExitCode::SUCCESS,
         _ => ExitCode::from(Kind::Partial as u8),
     })
 }
@@ -185,6 +188,7 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
     let paint = Paint::stdout();
     let status = match rerun.status {
         Fate::Completed => paint.good("completed"),
+        Fate::Diverged => paint.note("diverged"),
         _ => paint.bad("failed"),
     };
     let reason = rerun.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));

@@ -1,8 +1,11 @@
 //! `stepback rewind`, `stepback undo` and `stepback redo`
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use stepback_engine::kept::{Audience, list_paths};
 use stepback_engine::rewind::{Prepared, Report, Request};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_engine::{EngineError, Workspace};
@@ -10,10 +13,10 @@ use stepback_model::ids::OpId;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
 use stepback_model::record::Action;
 use stepback_model::state::State;
-use stepback_model::tree::{Content, Node};
+use stepback_model::tree::Node;
 use stepback_store::port::StoredCheckpoint;
 use stepback_worktree::apply::Outcome;
-use stepback_worktree::git_index;
+use stepback_worktree::git_index::{GitIndex, TrackedState};
 
 use super::conversation::{self, Continued};
 use super::{Answer, DONE, mind, view};
@@ -24,12 +27,19 @@ use crate::output::{self, Paint};
 
 /// Most lines of a plan shown to a person.
 const SHOWN: usize = 40;
+/// Most kept changes shown to a person.
+const SHOWN_KEPT: usize = 8;
 
 /// `rewind`
 pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
-    let target = arguments.point.as_ref().map(|point| context.resolve(&workspace, point)).transpose()?;
+    let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
+    let target = arguments
+        .point
+        .as_ref()
+        .map(|point| context.resolve_within(&workspace, point, session.as_ref()))
+        .transpose()?;
     let request = Request {
         target,
         paths: arguments.paths.iter().map(|path| context.relative(&workspace, path)).collect(),
@@ -38,22 +48,26 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
         all: arguments.all,
         git: arguments.git,
         everything: arguments.everything,
-        session: arguments
-            .session
-            .as_ref()
-            .map(|text| workspace.find_session(text))
-            .transpose()?
-            .map(|found| found.id),
+        session: session.as_ref().map(|session| session.id),
         hunks: arguments.hunks.clone(),
+        audience: Audience::User,
+        conversation: arguments.both,
     };
     if arguments.resume.is_some() && !arguments.conversation && !arguments.both {
         return Err(Failure::new(Kind::Usage, "--resume goes on with a conversation")
             .hint("add --conversation, or --both for files and conversation"));
     }
-    if let (true, Some(target)) = (arguments.conversation, &request.target) {
-        return conversation_alone(context, &workspace, target, arguments);
+    let spoken = match (&request.target, arguments.conversation || arguments.both) {
+        (Some(target), true) => Some(conversation::point_in(&workspace, target, session.as_ref())?),
+        _ => None,
+    };
+    if let (true, Some(spoken)) = (arguments.conversation, &spoken) {
+        return conversation_alone(context, &workspace, spoken, arguments);
     }
     let mut prepared = workspace.prepare_rewind(&request)?;
+    if arguments.agree.force {
+        prepared.force();
+    }
     let board = request.target.as_ref().filter(|_| arguments.reasoning);
     if prepared.plan.is_empty() && !arguments.both {
         let answer = nothing_to_do(context, &prepared, arguments.agree.dry_run);
@@ -67,13 +81,10 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
         prepared.warnings.extend(uncommitted(&workspace, &prepared.plan));
     }
     // Before anything is written: a conversation that cannot go on must not leave half a rewind.
-    let conversation = match (&request.target, arguments.both) {
-        (Some(target), true) => {
-            Some(conversation::plan_at(context, &workspace, target, None, arguments.resume.as_deref())?)
-        }
-        _ => None,
-    };
-    let Some(prepared) = agree(context, prepared, &arguments.agree)? else { return DONE };
+    let conversation = spoken
+        .map(|spoken| conversation::plan_at(context, &workspace, &spoken, None, arguments.resume.as_deref()))
+        .transpose()?;
+    let Some(prepared) = agree(context, &workspace, prepared, &arguments.agree)? else { return DONE };
     let report = workspace.apply(prepared)?;
     if let Some(target) = board {
         mind::go_back(context, &workspace, target, Some(&report), false)?;
@@ -102,7 +113,16 @@ fn conversation_alone(
     arguments: &Rewind,
 ) -> Answer {
     if arguments.agree.dry_run {
-        output::say("The conversation would go on from there under a new id; nothing was changed (dry run).");
+        let plan = "the conversation would go on from there under a new id";
+        match context.json {
+            true => {
+                output::document(&json!({ "summary": plan, "applied": false, "items": [], "left_alone": [] }))
+            }
+            false => {
+                output::line(format!("{}.", output::capitalized(plan)));
+                output::say("Nothing was changed (dry run).");
+            }
+        }
         return DONE;
     }
     let continued = conversation::fork_at(context, workspace, target, None, arguments.resume.as_deref())?;
@@ -138,10 +158,18 @@ fn hint_conversation(
 fn nothing_to_do(context: &Context, prepared: &Prepared, dry_run: bool) -> Answer {
     if context.json {
         output::document(&plan_document(prepared));
-        return DONE;
+    } else {
+        show(context, prepared, dry_run);
+        match &prepared.unchanged_because {
+            Some(because) => output::line(format!("Nothing to change: {because}.")),
+            None => output::line("Nothing to change."),
+        }
+        if !prepared.everything_changes.is_empty() {
+            let paths = &prepared.everything_changes;
+            let count = output::count(paths.len() as u64, "path");
+            output::line(format!("--everything would change {count}: {}.", list_paths(paths.iter())));
+        }
     }
-    show(prepared);
-    output::line("Nothing to change.");
     match has_conflict(&prepared.plan.left_alone) && !dry_run {
         true => Ok(ExitCode::from(Kind::Partial as u8)),
         false => DONE,
@@ -150,19 +178,23 @@ fn nothing_to_do(context: &Context, prepared: &Prepared, dry_run: bool) -> Answe
 
 /// Says how many of the files that will change have changes git does not have. They are saved first, but worth knowing about.
 fn uncommitted(workspace: &Workspace<'_>, plan: &Plan) -> Option<String> {
-    /// Beyond this many files nobody needs an exact number.
-    const LOOKED_AT: usize = 500;
-    let tracked = git_index::tracked(&workspace.root)?;
+    let index = GitIndex::read(&workspace.root)?;
     let differs = |change: &&PlannedChange| {
-        let known = tracked.get(change.path.as_bytes());
-        let now =
-            change.now.as_ref().filter(|node| matches!(node, Node::File { content: Content::Whole(_), .. }));
-        let (Some(known), Some(now)) = (known, now) else { return false };
-        workspace.read_node(now).is_ok_and(|bytes| stepback_store::git_blob_id(&bytes) != *known)
+        let now = change.now.as_ref().filter(|node| matches!(node, Node::File { .. }));
+        let file = std::fs::symlink_metadata(workspace.root.join(OsStr::from_bytes(change.path.as_bytes())));
+        let (Some(now), Ok(file)) = (now, file) else { return false };
+        match index.compare(change.path.as_bytes(), &file) {
+            None | Some(TrackedState::Same) => false,
+            Some(TrackedState::Changed) => true,
+            Some(TrackedState::Unclear(oid)) => {
+                workspace.read_node(now).is_ok_and(|bytes| stepback_store::git_blob_id(&bytes) != oid)
+            }
+        }
     };
-    let count = plan.changes.iter().take(LOOKED_AT).filter(differs).count() as u64;
+    let count = plan.changes.iter().filter(differs).count() as u64;
     (count > 0).then(|| {
         let have = if count == 1 { "has" } else { "have" };
+        let count = output::grouped(count);
         format!("{count} of these files {have} changes that git does not have; they are saved before anything is written")
     })
 }
@@ -185,18 +217,9 @@ pub fn redo(context: &Context, arguments: &Agree) -> Answer {
 }
 
 fn find_operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Failure> {
-    let operations = workspace.operations()?;
-    let number = text.trim_start_matches('#').parse::<u64>().ok();
-    let by_number = operations.iter().find(|op| Some(op.number) == number);
-    let mut by_id = operations.iter().filter(|op| text.len() >= 4 && op.id.to_string().starts_with(text));
-    match (by_number, by_id.next(), by_id.next()) {
-        (Some(op), _, _) | (None, Some(op), None) => Ok(op.id),
-        (None, Some(_), Some(_)) => {
-            Err(Failure::new(Kind::Point, format!("several operations start with {text}")))
-        }
-        _ => Err(Failure::new(Kind::Point, format!("there is no operation {text}"))
-            .hint("\"stepback op log\" lists them")),
-    }
+    workspace
+        .find_operation(text)
+        .map_err(|error| Failure::from(error).hint("\"stepback op log\" lists the operations"))
 }
 
 fn reverse(
@@ -212,7 +235,7 @@ fn reverse(
     };
     match reversal {
         Reversal::Files { prepared, operation } => {
-            let Some(prepared) = agree(context, *prepared, arguments)? else { return DONE };
+            let Some(prepared) = agree(context, workspace, *prepared, arguments)? else { return DONE };
             let reversal = Reversal::Files { prepared: Box::new(prepared), operation };
             match workspace.reverse_now(reversal, direction)? {
                 Some(report) => finish(context, workspace, report, other, None),
@@ -247,14 +270,31 @@ fn reverse(
 /// Shows the plan and asks. `None` if nothing shall be done (and everything has been said).
 pub fn agree(
     context: &Context,
+    workspace: &Workspace<'_>,
+    prepared: Prepared,
+    arguments: &Agree,
+) -> Result<Option<Prepared>, Failure> {
+    let agreed = show_and_ask(context, prepared, arguments)?;
+    if agreed.is_some() {
+        // What hooks left while the person read the plan happened before what is done now.
+        stepback_agents::record::take_in_if_free(workspace)?;
+    }
+    Ok(agreed)
+}
+
+fn show_and_ask(
+    context: &Context,
     mut prepared: Prepared,
     arguments: &Agree,
 ) -> Result<Option<Prepared>, Failure> {
+    if arguments.force {
+        prepared.force();
+    }
     if arguments.dry_run {
         if context.json {
             output::document(&plan_document(&prepared));
         } else {
-            show(&prepared);
+            show(context, &prepared, true);
             output::say("Nothing was changed (dry run).");
         }
         return Ok(None);
@@ -266,7 +306,7 @@ pub fn agree(
                 .hint("add --yes, or --dry-run to see the plan")),
         };
     }
-    show(&prepared);
+    show(context, &prepared, false);
     if arguments.yes || prepared.plan.changes.len() <= 1 {
         return Ok(Some(prepared));
     }
@@ -281,14 +321,13 @@ pub fn agree(
     }
 }
 
-fn show(prepared: &Prepared) {
-    let paint = Paint::stderr();
+/// Shows a plan. It is data for who asked for nothing else, and narration before it is carried out.
+fn show(context: &Context, prepared: &Prepared, is_data: bool) {
+    let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
+    let tell = |text: String| output::tell(is_data, &text);
     let Prepared { plan, warnings, summary, .. } = prepared;
-    let mut title = summary.clone();
-    if let Some(first) = title.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    output::say(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
+    let title = output::capitalized(summary);
+    tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
     for change in files.iter().take(SHOWN) {
         let verb = match change.verb() {
@@ -301,21 +340,19 @@ fn show(prepared: &Prepared) {
         } else {
             ""
         };
-        output::say(format!("  {verb} {}{slash}", change.path));
+        tell(format!("  {verb} {}{slash}", change.path));
     }
     if files.len() > SHOWN {
-        output::say(format!("  … and {} more (--dry-run --json lists all)", files.len() - SHOWN));
+        tell(format!("  … and {} more (--dry-run --json lists all)", files.len() - SHOWN));
     }
     if !inside_git.is_empty() {
         let count = output::count(inside_git.len() as u64, "path");
-        output::say(format!(
-            "  {} {count} inside .git (branches, HEAD, index, objects)",
-            paint.note("restore")
-        ));
+        tell(format!("  {} {count} inside .git (branches, HEAD, index, objects)", paint.note("restore")));
     }
-    show_left_alone(&plan.left_alone);
+    show_left_alone(&plan.left_alone, is_data);
+    show_kept(context, prepared, is_data);
     for warning in warnings {
-        output::say(format!("{} {warning}.", paint.note("Warning:")));
+        tell(format!("{} {warning}.", paint.note("Warning:")));
     }
 }
 
@@ -324,13 +361,35 @@ fn is_inside_git(change: &PlannedChange) -> bool {
     change.path.components().any(|name| name == b".git")
 }
 
-fn show_left_alone(items: &[LeftAlone]) {
-    let paint = Paint::stderr();
+fn show_left_alone(items: &[LeftAlone], is_data: bool) {
+    let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     for item in items.iter().take(SHOWN) {
-        output::say(format!("  {} {} ({})", paint.note("leave"), item.path, item.reason));
+        output::tell(is_data, &format!("  {} {} ({})", paint.note("leave"), item.path, item.reason));
     }
     if items.len() > SHOWN {
-        output::say(format!("  … and {} more left alone", items.len() - SHOWN));
+        output::tell(is_data, &format!("  … and {} more left alone", items.len() - SHOWN));
+    }
+}
+
+/// One line with what stays and whose it is.
+fn show_kept(context: &Context, prepared: &Prepared, is_data: bool) {
+    let kept = &prepared.kept;
+    if kept.is_empty() {
+        return;
+    }
+    let now = context.now();
+    let mut items: Vec<String> = (kept.iter().take(SHOWN_KEPT))
+        .map(|change| {
+            format!("{} ({}, {})", change.path, change.author.name(Audience::User), change.at.ago(now))
+        })
+        .collect();
+    if kept.len() > SHOWN_KEPT {
+        items.push(format!("and {} more (--dry-run --json lists all)", kept.len() - SHOWN_KEPT));
+    }
+    let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
+    output::tell(is_data, &format!("  {} {}", paint.note("kept:"), items.join(", ")));
+    if !prepared.plan.is_empty() {
+        output::say(Paint::stderr().dim("  With --everything, these would go back too."));
     }
 }
 
@@ -355,6 +414,9 @@ fn plan_document(prepared: &Prepared) -> Value {
         "applied": false,
         "items": plan_items(&prepared.plan),
         "left_alone": prepared.plan.left_alone.iter().map(view::left_alone).collect::<Vec<_>>(),
+        "kept": prepared.kept.iter().map(view::kept).collect::<Vec<_>>(),
+        "everything_changes": prepared.everything_changes,
+        "unchanged_because": prepared.unchanged_because,
         "warnings": prepared.warnings,
     })
 }
@@ -401,6 +463,7 @@ pub fn finish(
             "head": after.checkpoint.step.id,
             "items": items,
             "left_alone": left.iter().map(view::left_alone).collect::<Vec<_>>(),
+            "kept": report.kept.iter().map(view::kept).collect::<Vec<_>>(),
             "conversation": continued.map(conversation::document),
             "board": report.board,
         }));
@@ -413,7 +476,7 @@ pub fn finish(
             paint.strong(format!("#{}", report.after))
         ));
         if !conflicts.is_empty() {
-            show_left_alone(&conflicts);
+            show_left_alone(&conflicts, false);
         }
         for change in report.board.iter().flat_map(|board| &board.diff.changes) {
             output::line(&change.sentence);
@@ -426,7 +489,7 @@ pub fn finish(
     if left.is_empty() { DONE } else { Ok(partial(&conflicts, &report)) }
 }
 
-/// Leaving alone what is not covered was announced and is no failure; leaving alone what somebody else changed is worth a code.
+/// Leaving alone what is not covered was announced and is no failure; leaving alone what another author changed is worth a code.
 fn partial(conflicts: &[LeftAlone], report: &Report) -> ExitCode {
     if conflicts.is_empty() && !has_conflict(&report.left_alone) {
         return ExitCode::SUCCESS;

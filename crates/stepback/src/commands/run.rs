@@ -150,8 +150,13 @@ fn recorder(
     directory: &Path,
 ) -> Result<(Recorder, Receiver<()>), Failure> {
     let text = |word: &OsString| stepback_redact::redact(&word.to_string_lossy()).into_owned();
+    let mut argv: Vec<String> = wanted.command.iter().map(text).collect();
+    // Another executable may be first on the PATH when the session goes on.
+    if let (Some(word), Some(found)) = (argv.first_mut(), wanted.command.first().and_then(context::on_path)) {
+        *word = found.display().to_string();
+    }
     let started = Started {
-        argv: wanted.command.iter().map(text).collect(),
+        argv,
         directory: directory.display().to_string(),
         home: context::home().map(|home| home.display().to_string()).unwrap_or_default(),
         temp: std::env::temp_dir().display().to_string(),

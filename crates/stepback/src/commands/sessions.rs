@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stepback_engine::session::seen;
+use stepback_engine::session::{is_prepared, seen};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::SessionId;
 use stepback_model::path::display_bytes;
@@ -26,16 +26,33 @@ pub fn name(session: &Session) -> String {
     format!("{} {}", session.agent, session.id.short())
 }
 
-/// The session asked for, or the one that did something last.
+/// The session asked for, or the one that did something last. A fork that was never started did nothing.
 pub fn pick(workspace: &Workspace<'_>, session: Option<&str>) -> Result<Session, Failure> {
     match session {
         Some(text) => Ok(workspace.find_session(text)?),
-        None => workspace.agent_sessions()?.into_iter().next().ok_or_else(|| {
-            Failure::new(Kind::Nothing, "no agent was recorded in this workspace yet").hint(
-                "\"stepback init\" sets up the agents in use; \"stepback run -- AGENT\" records one run",
-            )
-        }),
+        None => {
+            workspace.agent_sessions()?.into_iter().find(|session| !is_prepared(session)).ok_or_else(|| {
+                Failure::new(Kind::Nothing, "no agent was recorded in this workspace yet").hint(
+                    "\"stepback init\" sets up the agents in use; \"stepback run -- AGENT\" records one run",
+                )
+            })
+        }
     }
+}
+
+/// The session asked for, or the running one that did something last; refused if nothing can be delivered to it.
+pub fn pick_running(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    session: Option<&str>,
+) -> Result<Session, Failure> {
+    let session = match (session, workspace.running_sessions()?.into_iter().next()) {
+        (Some(text), _) => workspace.find_session(text)?,
+        (None, Some(running)) => return Ok(running),
+        (None, None) => pick(workspace, None)?,
+    };
+    workspace.expect_running(&session, context.now())?;
+    Ok(session)
 }
 
 /// The session that `text` names, in whichever workspace of the store it ran: by the beginning of its id, by the agent's own
@@ -116,7 +133,9 @@ pub fn list(context: &Context, arguments: &Sessions) -> Answer {
         true => {
             // What waits in other workspaces stays there: opening one finishes what was begun in it, which nobody asked for.
             let _ = context.workspace(&engine);
-            engine.every_workspace()?
+            let mut all = engine.every_workspace()?;
+            all.retain(|workspace| !workspace.record.is_rerun());
+            all
         }
         false => vec![context.workspace(&engine)?],
     };

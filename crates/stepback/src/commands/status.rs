@@ -1,5 +1,7 @@
 //! `stepback status` and `stepback changes`
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 use stepback_engine::authorship::{Author, Who};
 use stepback_engine::changes::Numbered;
@@ -14,7 +16,9 @@ use stepback_model::state::GitState;
 use stepback_model::tree::{Node, SkipReason};
 
 use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_watch::client::SLOW_SCAN;
 
+use super::watcher::WatcherState;
 use super::{Answer, DONE, view};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -27,7 +31,9 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
     // Keeps a prune from freeing what is being read.
     let lock = workspace.lock_shared()?;
     let head = workspace.head()?;
+    let started = Instant::now();
     let present = workspace.look()?;
+    let is_slow = started.elapsed() > SLOW_SCAN;
     let last = workspace.state_of(&head)?;
     let changes = diff::visible(workspace.store(), &last, &present.state)?;
     let mut skipped: Vec<(RelPath, SkipReason)> = Vec::new();
@@ -46,7 +52,7 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
     };
     drop(lock);
     let moves = workspace.head_moves(&present.state, &last)?;
-    let watched = context.watcher().and_then(|watcher| watcher.status(&workspace.root));
+    let watcher = WatcherState::find(context);
     if context.json {
         let excluded: Vec<_> = skipped
             .iter()
@@ -68,10 +74,8 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
             "not_covered": present.troubles.iter().map(view::left_alone).collect::<Vec<_>>(),
             "git": repositories,
             "warnings": moves,
-            "watcher": watched.map(|watched| match watched {
-                Ok(directories) => json!({ "directories": directories }),
-                Err(reason) => json!({ "directories": 0, "reason": reason }),
-            }),
+            "watcher": watcher.document(Some(&workspace.root)),
+            "not_watched": watcher.why_not(),
         });
         if show_excluded {
             value["excluded"] = json!(excluded);
@@ -98,11 +102,16 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
         let path = stepback_model::path::display_bytes(&repository.path);
         output::line(paint.dim(format!("Git {path}: {branch} at {commit}{progress}")));
     }
-    match watched {
+    match watcher.report().map(|report| report.sight_of(&workspace.root)) {
         Some(Ok(directories)) => {
-            output::line(paint.dim(format!("Watched: {} directories", output::grouped(directories))));
+            let process = watcher.line(now).unwrap_or_default();
+            let directories = output::grouped(directories);
+            output::line(paint.dim(format!("Watched: {directories} directories, by {process}")));
         }
         Some(Err(reason)) => output::line(paint.dim(format!("Not watched: {reason}"))),
+        None if watcher.is_failing() || (is_slow && watcher.starts_any()) => {
+            output::line(paint.dim(format!("Not watched: {}", watcher.why_not().unwrap_or_default())));
+        }
         None => {}
     }
     if changes.is_empty() {
@@ -143,7 +152,7 @@ pub fn status(context: &Context, show_excluded: bool) -> Answer {
 }
 
 /// How many events of agents could not be recorded in the last day.
-fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, Failure> {
+pub fn recent_gaps(context: &Context, workspace: &Workspace<'_>) -> Result<u64, Failure> {
     const DAY: i64 = 86_400_000_000;
     let query = Query { kinds: vec![StepKind::Gap], limit: Some(1000), ..Query::default() };
     let gaps = workspace.store().steps(workspace.record.id, &query).map_err(EngineError::from)?;
@@ -181,7 +190,8 @@ pub fn changes(context: &Context, wanted: &Wanted<'_>) -> Answer {
         return DONE;
     }
     let session = wanted.session.map(|text| workspace.find_session(text)).transpose()?;
-    let since = wanted.point.map(|point| context.resolve(&workspace, point)).transpose()?;
+    let since =
+        wanted.point.map(|point| context.resolve_within(&workspace, point, session.as_ref())).transpose()?;
     let since = since.map(|stored| workspace.kept_base(&stored)).transpose()?;
     list_changes(context, &workspace, since.as_ref(), session.as_ref(), wanted)
 }
@@ -312,7 +322,7 @@ fn behind(workspace: &Workspace<'_>, who: &Who, found: Option<StepId>) -> Option
         Who::OneOf(authors) if authors.iter().all(|author| author.session == authors[0].session) => {
             let session = workspace.store().session(authors[0].session).ok().flatten()?;
             let name = super::sessions::name(&session);
-            return Some(format!("by {name}, whose call was cut short, or by somebody else since"));
+            return Some(format!("by {name}, whose call was cut short, or by you since"));
         }
         Who::OneOf(authors) => {
             return Some(format!("by one of {} sessions that were at work at the same time", authors.len()));

@@ -13,11 +13,13 @@ use stepback_tui::source::{Remote, Source, Trouble};
 use super::{Answer, DONE, serve, sessions};
 use crate::args::Arguments;
 use crate::args::play::Tui;
-use crate::context::{self, Context, Make};
+use crate::context::{Context, Make};
 use crate::failure::{Failure, Kind};
 use crate::output::Paint;
 use crate::place::Place;
+use crate::settings::Settings;
 use crate::system;
+use crate::watcher;
 
 /// `tui`
 pub fn tui(arguments: &Arguments, wanted: &Tui) -> Answer {
@@ -60,7 +62,9 @@ fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, 
         None => None,
     };
     let work = serve::work(&context)?;
-    if let Some(watcher) = context::watcher(context.place()) {
+    if let Some(watcher) =
+        watcher::client(context.place(), &Settings::load_or_default(context.place().local()), false)
+    {
         work.ask(watcher);
     }
     Ok((Source::direct(work.clone())?, session, Some(work)))

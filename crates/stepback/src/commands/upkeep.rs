@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::prune::Rules;
+use stepback_store::port::Query;
 
 use super::{Answer, DONE, view};
 use crate::args::Prune;
@@ -58,6 +59,7 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
             "items": items,
             "kept": pruned.kept,
             "hidden": pruned.hidden,
+            "reruns": pruned.reruns,
             "freed_objects": pruned.swept.objects,
             "freed_bytes": pruned.swept.bytes,
         }));
@@ -70,6 +72,12 @@ pub fn prune(context: &Context, arguments: &Prune) -> Answer {
         output::bytes(pruned.swept.bytes),
         output::count(pruned.swept.objects, "object"),
     ));
+    if pruned.reruns > 0 {
+        output::line(format!(
+            "Gave up the intermediate files of {}; branches of reruns stay",
+            output::count(pruned.reruns as u64, "rerun")
+        ));
+    }
     if pruned.operation.is_some() && !arguments.now && arguments.max_size.is_none() {
         output::say(
             paint.dim(
@@ -114,23 +122,29 @@ pub fn fsck(context: &Context) -> Answer {
 
 /// `stats`
 pub fn stats(context: &Context) -> Answer {
-    let store = context.store();
+    let (engine, store) = (context.engine(), context.store());
+    for workspace in engine.every_workspace()? {
+        // What hooks left is counted, too; what cannot be recorded now waits on.
+        let _ = stepback_agents::record::take_in_if_free(&workspace);
+    }
     let usage = store.usage()?;
-    let workspaces = store.workspaces()?;
+    let (reruns, workspaces): (Vec<_>, Vec<_>) =
+        store.workspaces()?.into_iter().partition(|workspace| workspace.is_rerun());
     let mut rows = Vec::new();
     for workspace in &workspaces {
-        let checkpoints = store.checkpoints(workspace.id)?;
-        let visible = checkpoints.iter().filter(|stored| stored.checkpoint.hidden_by.is_none()).count();
+        let visible = Query {
+            checkpoint: Some(true),
+            hidden: Some(false),
+            limit: Some(0),
+            count_all: true,
+            ..Query::default()
+        };
+        let checkpoints = store.find(Some(workspace.id), &visible)?.total;
         let root = String::from_utf8_lossy(&workspace.root).into_owned();
         let tally = store.tally(workspace.id)?;
-        rows.push((
-            workspace.id,
-            root,
-            visible,
-            checkpoints.len(),
-            store.operations(workspace.id)?.len(),
-            tally,
-        ));
+        let steps = tally.iter().map(|one| one.steps).sum::<u64>();
+        let operations = store.operations(workspace.id)?.len() as u64;
+        rows.push((workspace.id, root, checkpoints, steps, operations, tally));
     }
     if context.json {
         let items: Vec<_> = rows
@@ -145,7 +159,9 @@ pub fn stats(context: &Context) -> Answer {
                 json!({ "id": id, "root": root, "checkpoints": visible, "steps": steps, "operations": operations, "agents": agents })
             })
             .collect();
-        output::document(&json!({ "store": context.store_path(), "usage": usage, "items": items }));
+        output::document(&json!({
+            "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(),
+        }));
         return DONE;
     }
     output::line(format!("Store {}", context.store_path()));
@@ -158,9 +174,9 @@ pub fn stats(context: &Context) -> Answer {
     for (_, root, visible, steps, operations, tally) in &rows {
         output::line(format!(
             "  {root}: {}, {}, {}",
-            output::count(*visible as u64, "checkpoint"),
-            output::count(*steps as u64, "step"),
-            output::count(*operations as u64, "operation")
+            output::count(*visible, "checkpoint"),
+            output::count(*steps, "step"),
+            output::count(*operations, "operation")
         ));
         for of_agent in tally.chunk_by(|a, b| a.agent == b.agent) {
             let kinds: Vec<String> = of_agent
@@ -169,6 +185,9 @@ pub fn stats(context: &Context) -> Answer {
                 .collect();
             output::line(format!("    {}: {}", of_agent[0].agent, kinds.join(", ")));
         }
+    }
+    if !reruns.is_empty() {
+        output::line(format!("  {}, not counted above", output::count(reruns.len() as u64, "rerun")));
     }
     DONE
 }

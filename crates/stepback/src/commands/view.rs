@@ -1,6 +1,7 @@
 //! How records look as JSON and as lines, the same in every command.
 
 use serde_json::{Value, json};
+use stepback_engine::kept::{Audience, KeptChange, SessionName};
 use stepback_model::change::Change;
 use stepback_model::path::RelPath;
 use stepback_model::plan::LeftAlone;
@@ -93,6 +94,21 @@ pub fn node(node: &Node) -> Value {
 /// A path with a reason as JSON.
 pub fn left_alone(item: &LeftAlone) -> Value {
     json!({ "id": item.path, "path": item.path, "reason": item.reason })
+}
+
+/// A change that a rewind keeps, as JSON.
+pub fn kept(change: &KeptChange) -> Value {
+    let session = |session: &SessionName| json!({ "id": session.id, "agent": session.agent });
+    json!({
+        "id": change.path,
+        "path": change.path,
+        "author": change.author.kind(),
+        "by": change.author.name(Audience::User),
+        "sessions": change.author.sessions.iter().map(session).collect::<Vec<_>>(),
+        "at": change.at,
+        "step_number": change.step,
+        "number": change.number,
+    })
 }
 
 /// Permission bits the way `chmod` takes them.

@@ -122,8 +122,8 @@ fn compare(stage: &Stage) -> Result<(), Failure> {
 
 fn disaster(stage: &Stage) -> Result<(), Failure> {
     let lost = match stage.root.join(".git").exists() {
-        true => "Somebody deletes everything: the repository itself, and the .env that no commit has.",
-        false => "Somebody deletes everything.",
+        true => "Now everything is deleted: the repository itself, and the .env that no commit has.",
+        false => "Now everything is deleted.",
     };
     stage.act("7. And the worst case", lost)?;
     let before = project::manifest(&stage.root)?;

@@ -83,7 +83,7 @@ fn runs_again(agent: Agent) {
     let wanted = shells.iter().find(|step| step["summary"].as_str().unwrap().contains("rm doomed")).unwrap();
     let change = format!("#{}.output=nothing of the kind", wanted["number"]);
     let (code, done) = again(&world, agent, &["--set", &change]);
-    assert_eq!((code, &done["status"]), (Some(0), &json!("completed")), "{done:#}");
+    assert_eq!((code, &done["status"]), (Some(0), &json!("diverged")), "{done:#}");
     assert_eq!(done["ended"], "parted", "{done:#}");
     let difference = &done["model_calls"]["parted"]["differences"][0];
     assert_eq!(difference["present"], "nothing of the kind", "{done:#}");

@@ -90,7 +90,8 @@ fn is_stopped_and_told(agent: Agent) {
     let log = world.json(&["log", "--kind", "decision"]);
     let decisions: Vec<&str> = items(&log).iter().filter_map(|step| step["summary"].as_str()).collect();
     let begins = |at: usize, word: &str| decisions[decisions.len() - 1 - at].starts_with(word);
-    assert!(begins(0, "input edited: "), "{decisions:?}");
+    let edited = if calls_again { "input edited, to be called again: " } else { "input edited: " };
+    assert!(begins(0, edited), "{decisions:?}");
     assert!(begins(denied - 1, "denied: Not on my watch."), "{decisions:?}");
     assert!(begins(denied, "resumed: "), "{decisions:?}");
     // A change is the doing of the command that ran, not of the one that was asked for.

@@ -49,6 +49,7 @@ impl World {
         RealAgent::new(agent, &self.home, &self.work)
             .path(Path::new(PROGRAM).parent().unwrap())
             .env("STEPBACK_HOME", &self.store)
+            .env("STEPBACK_WATCHER", "ask")
     }
 
     /// The same agent once its hooks are installed: Codex runs them without a review.
@@ -98,7 +99,8 @@ impl World {
             .env_clear()
             .env("HOME", &self.home)
             .env("PATH", "/usr/bin:/bin")
-            .env("STEPBACK_HOME", store);
+            .env("STEPBACK_HOME", store)
+            .env("STEPBACK_WATCHER", "ask");
         command
     }
 

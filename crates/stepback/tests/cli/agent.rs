@@ -311,6 +311,26 @@ fn files_and_conversation_go_back_together_and_on_from_there() {
 }
 
 #[test]
+fn checkpoints_and_branches_of_the_user_have_the_conversation_of_the_agent() {
+    let world = world();
+    let turns = [json!({ "calls": [bash("echo 1 > one")] }), json!({ "text": "first done" })];
+    let path = script(&world, &json!({ "turns": turns }));
+    world.ok(["agent", "--script", &path, "the first task"]);
+    world.ok(["checkpoint", "create", "mid"]);
+    let later = script(&world, &json!({ "turns": [{ "text": "second done" }] }));
+    world.ok(["agent", "--script", &later, "the second task"]);
+    let kept =
+        |point: &str| world.json(["rewind", point, "--conversation"])["conversation"]["messages"].clone();
+    assert_eq!(kept("mid"), 4, "the prompt, the call, its result and the answer");
+    assert_eq!(kept("mid"), 4, "the fork that was made by the first try has nothing to go on from");
+    world.ok(["branch", "create", "alt", "--from", "mid"]);
+    world.ok(["branch", "switch", "alt", "--yes"]);
+    assert_eq!(kept("@"), 4, "the branch has the conversation of the point it was made from");
+    world.ok(["branch", "switch", "main", "--yes"]);
+    assert_eq!(kept("@"), 2, "and the other branch has that of the last session there");
+}
+
+#[test]
 fn a_branch_goes_on_in_a_directory_of_its_own() {
     let world = world();
     let turns = [json!({ "calls": [bash("echo 1 > one")] }), json!({ "text": "end" })];
@@ -324,6 +344,40 @@ fn a_branch_goes_on_in_a_directory_of_its_own() {
     assert!(ran.out.contains("other end"), "{}", ran.out);
     assert!(tree.join("other").exists() && !tree.join("one").exists());
     assert!(world.path("one").exists() && !world.path("other").exists());
+}
+
+#[test]
+fn a_branch_without_a_directory_is_gone_to_before_the_agent_goes_on() {
+    let world = world();
+    let turns = [
+        json!({ "calls": [bash("echo 1 > one")] }),
+        json!({ "calls": [bash("echo 2 > two")] }),
+        json!({ "text": "end" }),
+    ];
+    let seen = bash("ls > seen");
+    let when = json!([{ "says": "differently", "turns": [{ "calls": [seen] }, { "text": "other end" }] }]);
+    let path = script(&world, &json!({ "turns": turns, "when": when }));
+    end(start(&world, &path), 0);
+    let words = ["branch", "create", "other", "--from", "tool:bash:last", "--resume", "differently"];
+    // The plan can be seen first, and nothing is made for it.
+    let shown = world.ok(words.iter().chain(&["--dry-run"]));
+    assert!(
+        shown.err.contains("delete two") || shown.out.contains("delete two"),
+        "{} {}",
+        shown.out,
+        shown.err
+    );
+    assert_eq!(items(&world.json(["branch", "list"])).len(), 1);
+    assert_eq!(items(&world.json(["sessions"])).len(), 1);
+    let ran = world.ok(words.iter().chain(&["--yes"]));
+    assert!(ran.out.contains("other end"), "{}", ran.out);
+    let seen = std::fs::read_to_string(world.path("seen")).unwrap();
+    assert!(seen.contains("one") && !seen.contains("two"), "it worked on the files of the branch: {seen}");
+    let branches = items(&world.json(["branch", "list"]));
+    let present: Vec<_> = branches.iter().filter(|branch| branch["present"] == true).collect();
+    assert_eq!(present[0]["id"], "other");
+    world.ok(["branch", "switch", "main", "--yes"]);
+    assert!(world.path("two").exists() && !world.path("seen").exists());
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! `stepback demo`: what it tells is what happened, and what it promises to leave, or not to leave, is so.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 use crate::pseudo_terminal::Terminal;
 use crate::sandbox::{Ran, Sandbox};
+use crate::wire::send;
 
 /// The demo in a world whose temporary files are its own.
 fn demo(world: &Sandbox, arguments: &[&str]) -> Command {
@@ -96,34 +99,90 @@ fn without_git_the_story_is_the_same() {
 }
 
 #[test]
-fn what_is_kept_can_be_explored_as_it_says() {
+fn every_command_it_suggests_does_what_it_says() {
     let world = Sandbox::new();
     let ran = Ran::from(demo(&world, &["--fast"]).output().unwrap()).exits(0);
     let [place] = &left(&world)[..] else { panic!("{:?}", left(&world)) };
+    let (_, suggested) = ran.out.split_once("Your turn").unwrap();
     let said = |before: &str| {
-        let line = ran.out.lines().rev().find_map(|line| line.trim().strip_prefix(before));
+        let line = suggested.lines().find_map(|line| line.trim().strip_prefix(before));
         Path::new(line.unwrap_or_else(|| panic!("no {before:?} in:\n{}", ran.out))).to_path_buf()
     };
     assert_eq!(&said("rm -r "), place);
     let (root, store) = (said("cd "), said("export STEPBACK_HOME="));
-    let ask = |arguments: &[&str]| {
+    let command = |arguments: &[&str]| {
         let mut command = world.command(arguments);
-        command.current_dir(&root).env("STEPBACK_HOME", &store);
-        Ran::from(command.output().unwrap()).exits(0)
+        command.current_dir(&root).env("STEPBACK_HOME", &store).env("TMPDIR", world.root().join("tmp"));
+        command
     };
+    let ask = |arguments: &[&str]| Ran::from(command(arguments).output().unwrap()).exits(0);
+    let auth = || fs::read_to_string(root.join("src/auth.sh")).unwrap();
     let sessions = ask(&["sessions", "--json"]).json();
     let titles: Vec<&str> =
         sessions["items"].as_array().unwrap().iter().map(|item| item["title"].as_str().unwrap()).collect();
     assert_eq!(titles, ["keep seconds as numbers", "refactor the auth module"]);
-    for command in
-        [&["timeline"][..], &["replay", "--plain"], &["changes"], &["compare", "plan-a", "main"], &["fsck"]]
-    {
-        ask(command);
+
+    // Two spaces part a command from what it is for.
+    let suggestions: Vec<&str> = suggested
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("stepback "))
+        .map(|line| line.split("  ").next().unwrap())
+        .collect();
+    assert_eq!(suggestions.len(), 7, "{suggestions:?}");
+    for suggestion in suggestions {
+        let words: Vec<&str> = suggestion.split(' ').collect();
+        match suggestion {
+            // A browser and a player need a person; what they show is the same without.
+            "studio" => {
+                let listening = ["studio", "--no-open", "--json", "--listen", "127.0.0.1:0"];
+                let mut server = command(&listening).stdout(Stdio::piped()).spawn().unwrap();
+                let mut line = String::new();
+                BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+                assert!(line.contains("http://127.0.0.1:"), "{line}");
+                send(&server, Signal::TERM);
+                assert!(server.wait().unwrap().success());
+            }
+            "replay" => {
+                let replayed = ask(&["replay", "--plain"]).out;
+                in_order(&replayed, &["keep seconds as numbers", "edit: src/auth.sh", "All tests pass."]);
+            }
+            "timeline" => in_order(&ask(&words).out, &["you are here", "plan-a", "session started"]),
+            "changes" => {
+                let changed = ask(&words).out;
+                in_order(&changed, &["src/clock.sh", "refactor the auth module", "keep seconds as numbers"]);
+            }
+            "compare plan-a main" => {
+                let compared = ask(&words).out;
+                in_order(&compared, &["keep seconds as numbers", "denied: leave .env", "Last words:"]);
+                in_order(&compared, &["A  Then I leave it as it is.", "B  All tests pass."]);
+                assert!(!compared.contains("env differs"), "{compared}");
+            }
+            "rerun" => {
+                let again = ask(&words).out;
+                let all =
+                    ["rerun-1 completed", "2 answered from the recording", "Both take the same 12 steps."];
+                in_order(&again, &all);
+                in_order(&again, &["They end with the same files.", "They have the same 8 messages."]);
+            }
+            "branch switch plan-a" => {
+                ask(&[&words[..], &["--yes"]].concat());
+                assert!(auth().contains("sort"), "{}", auth());
+                ask(&["undo", "--yes"]);
+                assert!(auth().contains("later"), "{}", auth());
+            }
+            other => panic!("{other} is suggested and not tried"),
+        }
     }
-    ask(&["branch", "switch", "plan-a", "--yes"]);
-    assert!(fs::read_to_string(root.join("src/auth.sh")).unwrap().contains("sort"));
-    ask(&["undo", "--yes"]);
-    assert!(fs::read_to_string(root.join("src/auth.sh")).unwrap().contains("later"));
+
+    // The first try again, too: what was refused in it is refused again.
+    let first = sessions["items"][1]["id"].as_str().unwrap();
+    let again = ask(&["rerun", first, "--json"]).json();
+    assert_eq!((&again["status"], &again["reason"]), (&json!("completed"), &Value::Null), "{again:#}");
+    let into = world.root().join("rerun");
+    ask(&["restore", "branch:rerun-2", "--into", into.to_str().unwrap()]);
+    assert!(into.join(".env").exists() && into.join("tests/run.sh").exists(), "what was refused was run");
+    assert_eq!(left(&world).len(), 1, "a rerun leaves nothing behind");
+    ask(&["fsck"]);
 }
 
 #[test]

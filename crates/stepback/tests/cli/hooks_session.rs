@@ -166,7 +166,7 @@ fn a_sub_agent_works_for_its_session() {
     let steps = agent.steps();
     let workers: Vec<&Value> =
         steps.iter().filter(|step| step["call"] == "sub1").map(|step| &step["worker"]).collect();
-    assert_eq!(workers, ["general-purpose a1", "general-purpose a1"]);
+    assert_eq!(workers, ["a1", "a1"]);
     world.ok(["rewind", "tool:Agent:last", "--yes"]);
     assert!(!world.path("sub.txt").exists());
 }
@@ -185,12 +185,16 @@ fn two_sessions_at_once_are_told_apart_where_they_can_be() {
     one.pre("o1", "Bash", shell.clone());
     two.pre("t1", "Write", edit.clone());
     world.write("two.txt", "two\n");
-    world.write("built", "by the shell, or was it?\n");
+    world.write("made", "by the only shell that runs\n");
     two.post("t1", "Write", edit);
+    two.pre("t2", "Bash", shell.clone());
+    world.write("built", "by one shell, or the other?\n");
+    two.post("t2", "Bash", shell.clone());
     one.post("o1", "Bash", shell);
     // Alone again.
     one.write("o2", "one.txt", "one\n");
     assert_eq!(authors_of(&world, "two.txt"), ["two"], "an edit tool names its path");
+    assert_eq!(authors_of(&world, "made"), ["one"], "an edit tool writes nothing else");
     let mut several = authors_of(&world, "built");
     several.sort();
     assert_eq!(several, ["one", "two"]);
@@ -346,7 +350,7 @@ fn what_a_call_did_that_was_cut_short_is_its_sessions() {
 }
 
 #[test]
-fn a_call_that_never_ends_before_the_agent_is_done_is_its_sessions() {
+fn what_changed_during_a_call_that_never_ended_may_be_the_users() {
     let world = Sandbox::new();
     world.write("file", "base\n");
     let agent = Talk::new(&world, "s1");
@@ -360,8 +364,9 @@ fn a_call_that_never_ends_before_the_agent_is_done_is_its_sessions() {
     agent.write("w1", "next", "next\n");
     assert_eq!(authors_of(&world, "half"), ["s1"]);
     assert!(authors_of(&world, "mine").is_empty());
-    world.ok(["rewind", "tool:Bash:last", "--yes"]);
-    assert!(!world.path("half").exists() && !world.path("next").exists() && world.path("mine").exists());
+    let ran = world.run(["rewind", "tool:Bash:last", "--yes", "--json"]).exits(5);
+    assert_eq!(left_alone(&ran.json()), ["half"], "it is listed, and --everything takes it back");
+    assert!(world.path("half").exists() && !world.path("next").exists() && world.path("mine").exists());
 }
 
 #[test]

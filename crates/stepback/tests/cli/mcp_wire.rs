@@ -70,7 +70,7 @@ fn what_makes_no_sense_is_refused_and_harms_nothing() {
         ("verify_add", json!({ "title": "x" }), "does not say what to check"),
         ("verify_add", json!({ "title": "x", "run": "true", "timeout_s": 1e300 }), "timeout_s"),
         ("mind", json!({ "item": "H7" }), "there is no hypothesis H7"),
-        ("mind", json!({ "at": "#99" }), "#99"),
+        ("mind", json!({ "at": "#99" }), "no step 99"),
         ("mind", json!({ "session": "nobody" }), "nobody"),
         ("mind", json!({ "session": 5 }), "session must be a text"),
         ("show", json!({ "point": "#99" }), ""),

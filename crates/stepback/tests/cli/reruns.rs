@@ -135,7 +135,7 @@ fn each_thing_can_be_changed_and_the_first_difference_is_named() {
     ];
     for (change, call, place) in cases {
         let done = again(&world, &["--set", &change], 0);
-        assert_eq!(done["status"], "completed", "{change}: {done:#}");
+        assert_eq!(done["status"], "diverged", "{change}: {done:#}");
         let parted = &done["model_calls"]["parted"];
         assert_eq!(parted["call"], call, "{change}: {done:#}");
         assert!(parted.to_string().contains(place), "{change}: {parted}");
@@ -344,8 +344,13 @@ fn its_branch_has_a_name_a_status_and_can_be_forgotten() {
     let listed = items(&world.json(["branch", "list"]));
     let of = |name: &str| listed.iter().find(|branch| branch["name"] == name).unwrap().clone();
     assert_eq!(of("try")["rerun"]["status"], "completed", "{listed:#?}");
+    assert_eq!(
+        (&of("rerun-1")["status"], &of("rerun-1")["rerun"]["status"]),
+        (&json!("diverged"), &json!("diverged"))
+    );
     assert!(of("rerun-1")["rerun"]["reason"].as_str().unwrap().contains("model call 1"), "{listed:#?}");
-    assert!(world.ok(["branch", "list"]).out.contains("completed"));
+    let said = world.ok(["branch", "list"]).out;
+    assert!(said.contains("completed") && said.contains("diverged"), "{said}");
     let files = world.everything();
     world.ok(["undo", "--yes"]);
     assert!(world.everything() == files);
@@ -373,4 +378,25 @@ fn its_directory_is_kept_if_that_is_wanted() {
     assert_eq!(fs::read_to_string(format!("{dir}/file")).unwrap(), "better\n");
     world.command(["rerun"]).env("TMPDIR", &temp).output().unwrap();
     assert_eq!(fs::read_dir(&temp).unwrap().count(), 1, "only the one that was wanted is left");
+}
+
+#[test]
+fn its_scratch_workspace_is_nobodys_project() {
+    let world = played(&script());
+    let sessions = world.json(["sessions", "--all-workspaces"]);
+    let done = again(&world, &[], 0);
+    assert_eq!(world.json(["sessions", "--all-workspaces"]), sessions);
+    // By its id, it is found all the same.
+    let session = done["session"].as_str().unwrap();
+    assert!(!steps(&world, Some(session)).is_empty());
+    // What it went through is given up by a prune; what it did and its branch stay.
+    let pruned = world.json(["prune", "--now"]);
+    assert_eq!(pruned["reruns"], 1, "{pruned:#}");
+    assert_eq!(world.json(["prune", "--now"])["reruns"], 0, "once is enough");
+    assert!(!steps(&world, Some(session)).is_empty());
+    holds_the_same(&world, &done);
+    let original = items(&world.json(["sessions"]))[0]["id"].as_str().unwrap().to_owned();
+    let compared = world.json(["compare", &original, session]);
+    assert_eq!(compared["first_difference"], Value::Null, "{compared:#}");
+    world.expect_sound("after a prune");
 }

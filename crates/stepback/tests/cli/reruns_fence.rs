@@ -89,7 +89,7 @@ fn beside(id: u32) -> Vec<u32> {
 
 #[test]
 fn an_interruption_ends_it_in_order() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let world = one_call("true");
         let (child, id) = endless(&world);
         let inside = beside(id);
@@ -119,6 +119,10 @@ fn whoever_is_killed_takes_everything_along() {
     child.kill().unwrap();
     child.wait().unwrap();
     until("everything inside has ended", || !inside.iter().any(|id| is_running(*id)));
+    let left = || fs::read_dir(world.root().join("temp")).unwrap().count();
+    assert_eq!(left(), 1, "who is killed can remove nothing");
+    world.ok(["status"]);
+    assert_eq!(left(), 0, "the next command removes what is left");
     let listed = items(&world.json(["branch", "list"]));
     let branch = listed.iter().find(|branch| branch["name"] == "rerun-1").unwrap();
     assert_eq!((&branch["status"], &branch["present"]), (&json!("failed"), &json!(false)));
@@ -127,6 +131,22 @@ fn whoever_is_killed_takes_everything_along() {
     // Its name is not taken a second time, and everything goes on.
     assert_eq!(again(&world, &[], 0)["branch"], "rerun-2");
     world.expect_sound("after a kill");
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_nothing_behind() {
+    let world = one_call("true");
+    world.write(".env", "SECRET=1\n");
+    let temp = world.root().join("temp");
+    fs::create_dir(&temp).unwrap();
+    for words in [&["rerun"][..], &["rerun", "--json"], &["rerun", "--set", "model=x"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = world.command(words);
+        command.env("TMPDIR", &temp).stdout(writer.try_clone().unwrap()).stderr(writer);
+        assert!(command.status().unwrap().code().is_some(), "{words:?}: ended by a signal");
+        assert_eq!(fs::read_dir(&temp).unwrap().count(), 0, "{words:?}: its directory is left");
+    }
 }
 
 #[test]

@@ -204,3 +204,45 @@ fn it_is_run_again_without_its_model_and_not_without_its_program() {
         assert_eq!(tips(), before, "nothing came of it");
     }
 }
+
+/// A program that calls itself claude and tells what it does to hooks that are installed already.
+const HOOKED: &str = r#"#!/bin/bash
+if [ "$1" != record ]; then echo "the recorded one: $*"; exit; fi
+session=11111111-1111-4111-8111-111111111111
+transcript=$HOME/transcript/$session.jsonl
+mkdir -p "${transcript%/*}"
+said() { echo "{\"type\":\"$1\",\"uuid\":\"$2\",\"sessionId\":\"$session\",\"cwd\":\"$PWD\",\"message\":{\"role\":\"$1\",\"content\":\"$3\"}}"; }
+{ said user u1 'do it'; said assistant a1 'done'; } > "$transcript"
+tell() { echo "{\"session_id\":\"$session\",\"transcript_path\":\"$transcript\",\"cwd\":\"$PWD\",$1}" | "$STEPBACK" hook claude >/dev/null; }
+call='"tool_name":"Write","tool_use_id":"t1","tool_input":{"file_path":"a","content":"x"}'
+tell "\"hook_event_name\":\"PreToolUse\",$call"
+echo x > a
+tell "\"hook_event_name\":\"PostToolUse\",\"tool_response\":{},$call"
+"#;
+
+#[test]
+fn a_conversation_goes_on_with_the_executable_that_hooks_were_called_by() {
+    let fake = Fake::doing("echo the one on the PATH");
+    let world = &fake.world;
+    let other = world.root().join("elsewhere");
+    fs::create_dir(&other).unwrap();
+    let program = other.join("claude");
+    fs::write(&program, HOOKED).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    // The same environment as any command of this world has.
+    let ours = fake.command(&["status"]);
+    let mut agent = Command::new(&program);
+    agent.arg("record").current_dir(world.path("")).env("STEPBACK", ours.get_program());
+    for (name, value) in ours.get_envs() {
+        agent.env(name, value.unwrap_or_default());
+    }
+    assert!(agent.status().unwrap().success());
+    let go_on = ["rewind", "@", "--conversation", "--resume", "go on"];
+    let ran = fake.run(&go_on).exits(0);
+    assert!(ran.out.contains("the recorded one: -p --resume"), "{}{}", ran.out, ran.err);
+    // If it is gone, nothing else takes its place.
+    fs::remove_file(&program).unwrap();
+    let ran = fake.run(&go_on).exits(4);
+    assert!(ran.err.contains("elsewhere/claude, which is not there any more"), "{}", ran.err);
+    assert!(ran.err.contains("Hint: install it there again"), "{}", ran.err);
+}

@@ -25,6 +25,8 @@ pub struct Sandbox {
     pub home: PathBuf,
     /// Commands run so far, if clock and ids are frozen.
     frozen: Option<AtomicU64>,
+    /// How commands use the watcher: only the tests of that start one.
+    pub watcher: &'static str,
     /// Copies made of past states.
     restored: AtomicU64,
 }
@@ -83,7 +85,7 @@ impl Sandbox {
             fs::create_dir(made).unwrap();
             fs::set_permissions(made, Permissions::from_mode(0o755)).unwrap();
         }
-        Self { dir, work, store, home, frozen: None, restored: AtomicU64::new(0) }
+        Self { dir, work, store, home, frozen: None, watcher: "ask", restored: AtomicU64::new(0) }
     }
 
     /// The directory that holds everything of this world.
@@ -105,6 +107,7 @@ impl Sandbox {
             .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin")))
             .env("HOME", &self.home)
             .env("STEPBACK_HOME", &self.store)
+            .env("STEPBACK_WATCHER", self.watcher)
             .env("TZ", "UTC")
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null());

@@ -141,6 +141,11 @@ fn a_session_is_done_again_over_http() {
     assert_eq!(status, 202, "{begun:#}");
     until("the other one ends", || branch("other")["status"] != "running");
     assert!(branch("other").to_string().contains("nothing"), "{:#}", branch("other"));
+    until("the other one is at its end", || branch("other")["status"] == "diverged");
+    // Where they ran is nobody's project; whoever knows the session finds it all the same.
+    let count = |path: &str| ask(&server, "GET", path, None).1["items"].as_array().unwrap().len();
+    assert_eq!((count("/workspaces"), count("/sessions?agent=stepback")), (1, 1));
+    assert_eq!(ask(&server, "GET", &format!("/sessions/{session}"), None).0, 200);
 
     for (body, status, part) in [
         (serde_json::json!({ "set": ["nonsense=1"] }), 400, "nonsense"),
@@ -212,12 +217,12 @@ fn requests_are_written_down_without_the_token() {
     world.ok(["checkpoint", "create", "one"]);
     let log = world.home.join("requests.log");
     let server = start(&world, &["--log", log.to_str().unwrap()]);
-    ask(&server, "GET", "/workspaces?x=1", None);
+    ask(&server, "GET", "/sessions?agent=x", None);
     let token = fs::read_to_string(server.said["token_file"].as_str().unwrap()).unwrap();
     server.end();
     let text = fs::read_to_string(&log).unwrap();
     let line: Value = serde_json::from_str(text.trim()).unwrap();
-    assert_eq!((&line["route"], &line["status"]), (&"/api/v1/workspaces".into(), &200.into()));
+    assert_eq!((&line["route"], &line["status"]), (&"/api/v1/sessions".into(), &200.into()));
     assert!(!text.contains(token.trim()));
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
 }

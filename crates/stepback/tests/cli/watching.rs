@@ -11,7 +11,7 @@ use crate::serving::Serving;
 use crate::talk::{Talk, workspace_dir};
 
 /// Enough files to be worth asking.
-fn large() -> Sandbox {
+pub fn large() -> Sandbox {
     let world = Sandbox::new();
     for dir in 0..60 {
         fs::create_dir(world.path(format!("d{dir}"))).unwrap();
@@ -33,7 +33,7 @@ fn until_watched(world: &Sandbox) {
 }
 
 /// Whether a checkpoint looked only where something changed: the large cache stays as it is then.
-fn is_hinted(world: &Sandbox, checkpoint: impl FnOnce()) -> bool {
+pub fn is_hinted(world: &Sandbox, checkpoint: impl FnOnce()) -> bool {
     let cache = || fs::metadata(workspace_dir(world).join("statcache")).unwrap().ino();
     let before = cache();
     checkpoint();
@@ -46,7 +46,7 @@ fn checkpoints_are_the_same_with_a_watcher_and_after_its_death() {
     assert_eq!(world.json(["status"])["watcher"], json!(null));
     let server = Serving::start(&world, &[]);
     until_watched(&world);
-    assert!(world.ok(["status"]).out.contains("Watched: 61 directories"));
+    assert!(world.ok(["status"]).out.contains("Watched: 61 directories, by server, process "));
     let agent = Talk::new(&world, "s1");
     agent.begin();
     let mut hinted = 0;

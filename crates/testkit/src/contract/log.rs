@@ -300,8 +300,12 @@ pub fn sessions_with_open_calls_are_working(store: &dyn Store) {
         worker: None,
         changes: true,
         paths: vec!["\"open\":[]".into()],
+        only_named: false,
+        overtaken: false,
+        edited: false,
         ended: false,
         cut_short: false,
+        waited: 0,
     };
     let working = |session: &Session| {
         let info = SessionInfo { open: vec![open("\"open\":[]")], ..session.info.clone() };
@@ -471,8 +475,12 @@ pub fn what_is_known_about_a_session_grows(store: &dyn Store) {
             worker: None,
             changes: true,
             paths: vec!["a/b".into()],
+            only_named: false,
+            overtaken: false,
+            edited: false,
             ended: false,
             cut_short: false,
+            waited: 0,
         }],
         ..SessionInfo::default()
     };

@@ -40,6 +40,7 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
         detail: None,
         branches: Some(("a".into(), "b".into())),
         by: Some(SessionId::from_bytes([6; 16])),
+        conversation_from: Some(step_id(7)),
     };
     let annotation = Annotation { label: Some("ü".into()), note: None, tags: vec!["t".into()] };
     let actions = [

@@ -104,11 +104,13 @@ impl App {
             }
             Purpose::EditInput(stop) => match serde_json::from_str::<Value>(&text) {
                 Ok(input) if input.is_object() => {
-                    vec![answer(
-                        &stop,
-                        json!({ "answer": "edit", "input": input }),
-                        "it runs with the new input",
-                    )]
+                    let told = match stop.can_edit_input {
+                        true => "it runs with the new input",
+                        false => {
+                            "its input cannot be changed: it is refused, and the model is asked to call again"
+                        }
+                    };
+                    vec![answer(&stop, json!({ "answer": "edit", "input": input }), told)]
                 }
                 wrong => {
                     let why = wrong

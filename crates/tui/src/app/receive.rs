@@ -234,7 +234,7 @@ impl App {
                     told = format!("{told}: {done} path{} done", if done == 1 { "" } else { "s" });
                 }
                 if left > 0 || applied.partial {
-                    told = format!("{told}, {left} left alone because somebody else changed them");
+                    told = format!("{told}, {left} left alone");
                 }
                 self.say(&format!("{told}; press u to undo"));
                 self.diff = crate::effect::Loaded::No;
@@ -268,7 +268,8 @@ fn rows(plan: &Plan) -> Vec<super::pager::Row> {
         rows.text("! ", warning, Mood::Bad);
     }
     if plan.items.is_empty() {
-        rows.line("", "No file changes.", Mood::Plain);
+        let because = plan.unchanged_because.as_deref().map(|because| format!(": {because}"));
+        rows.text("", &format!("No file changes{}.", because.unwrap_or_default()), Mood::Plain);
     }
     for item in &plan.items {
         let mood = match item.action.as_str() {
@@ -282,6 +283,18 @@ fn rows(plan: &Plan) -> Vec<super::pager::Row> {
         rows.head("Left alone");
         for item in &plan.left_alone {
             rows.line("", &format!("{}: {}", item.path, item.reason), Mood::Quiet);
+        }
+    }
+    if !plan.kept.is_empty() {
+        rows.head("Kept");
+        for item in &plan.kept {
+            rows.line("", &format!("{} ({})", item.path, item.by), Mood::Quiet);
+        }
+    }
+    if !plan.everything_changes.is_empty() {
+        rows.head("Press a to plan these, too");
+        for path in &plan.everything_changes {
+            rows.line("", path, Mood::Quiet);
         }
     }
     rows.done()

@@ -24,7 +24,12 @@ pub struct Direct(pub Mutex<Option<Watch>>);
 impl Hints for Direct {
     fn changes(&self, question: &Question<'_>) -> Answer {
         let mut watch = self.0.lock().unwrap();
-        let answer = watch.as_mut().map(|watch| watch.answer(question.root_id, question.since));
+        let answer = watch.as_mut().map(|watch| {
+            if watch.is_lost() {
+                watch.begin_anew()?;
+            }
+            watch.answer(question.root_id, question.since)
+        });
         match answer {
             Some(Ok(answer)) => answer,
             // What cannot be watched any more is not.

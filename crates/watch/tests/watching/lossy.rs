@@ -10,6 +10,7 @@ use stepback_testkit::tree::Draw;
 use stepback_watch::dirs::Watched;
 use stepback_watch::kernel::{Event, Inotify, Kernel};
 use stepback_watch::watch::Source;
+use stepback_worktree::scan::hints::Answer;
 
 use crate::desk::{Desk, let_times_settle};
 use crate::random::work;
@@ -27,6 +28,8 @@ enum Loss {
     Full,
     /// As [`Loss::Overflow`], of everything, while [`OVERFLOWS`] is set.
     WhenTold,
+    /// Nothing is lost, but every directory takes long to watch.
+    Slow,
 }
 
 /// Of the one test that tells.
@@ -50,6 +53,9 @@ impl Lossy {
 
 impl Kernel for Lossy {
     fn watch(&mut self, dir: BorrowedFd<'_>) -> io::Result<Watched> {
+        if self.loss == Loss::Slow {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         if self.loss == Loss::Full && self.draw.once_in(60) {
             return Err(rustix::io::Errno::NOSPC.into());
         }
@@ -68,7 +74,7 @@ impl Kernel for Lossy {
             }
             return Ok(events);
         }
-        if self.loss == Loss::Full || events.is_empty() || !self.draw.once_in(4) {
+        if matches!(self.loss, Loss::Full | Loss::Slow) || events.is_empty() || !self.draw.once_in(4) {
             return Ok(events);
         }
         let kept = self.draw.below(events.len());
@@ -79,7 +85,7 @@ impl Kernel for Lossy {
             }
             Loss::Silent => events.truncate(kept),
             Loss::Fails => return Err(rustix::io::Errno::IO.into()),
-            Loss::Full | Loss::WhenTold => {}
+            Loss::Full | Loss::WhenTold | Loss::Slow => {}
         }
         Ok(events)
     }
@@ -131,6 +137,51 @@ fn an_overflow_between_two_questions_is_remembered() {
     OVERFLOWS.store(false, Ordering::Relaxed);
     assert!(!desk.check(&|| "an overflow".to_string()));
     assert!(desk.check(&|| "afterwards".to_string()));
+}
+
+/// The real kernel's queue, with nobody who reads it.
+#[test]
+fn a_queue_that_really_overflows_hides_nothing() {
+    let desk = Desk::new();
+    desk.write("a/f", "before");
+    desk.write("b/f", "before");
+    let_times_settle();
+    desk.asked();
+    desk.asked();
+    assert!(desk.asked().hinted);
+    let most = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    for number in 0..=most {
+        // Two names by turns, because equal events that follow each other are one.
+        desk.write(&format!("a/f{}", number % 2), "passing");
+    }
+    desk.write("b/f", "change!");
+    desk.write("b/new/f", "nobody is told of this");
+    assert!(!desk.check(&|| "an overflow".to_string()));
+    assert!(desk.check(&|| "afterwards".to_string()));
+}
+
+#[test]
+fn what_takes_long_to_begin_anew_gives_no_answer_until_it_has() {
+    let desk = Desk::over(|| Lossy::source(Loss::Slow));
+    for dir in 0..5 {
+        desk.write(&format!("d{dir}/f"), "before");
+    }
+    desk.watch().unwrap();
+    let mut watch = desk.watcher.0.lock().unwrap().take().unwrap();
+    let stat = rustix::fs::stat(&desk.root).unwrap();
+    let id = (stat.st_dev, stat.st_ino);
+    let Answer::Everything(token) = watch.answer(id, None).unwrap() else { panic!("no moment") };
+    assert!(matches!(watch.answer(id, Some(token)).unwrap(), Answer::Only(..)));
+    // A rule file: what is visited has to be decided anew.
+    desk.write(".stepbackignore", "d1\n");
+    assert_eq!(watch.answer(id, Some(token)).unwrap(), Answer::Nothing, "whoever asks is not kept waiting");
+    assert!(watch.is_lost());
+    watch.catch_up().unwrap();
+    assert!(watch.is_lost(), "it is not begun anew where others wait");
+    assert_eq!(watch.answer(id, Some(token)).unwrap(), Answer::Nothing);
+    watch.begin_anew().unwrap();
+    assert!(matches!(watch.answer(id, Some(token)).unwrap(), Answer::Everything(_)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod cases;
 mod desk;
+mod life;
 mod lossy;
 mod random;
 mod socket;

@@ -14,7 +14,7 @@ use stepback_worktree::scan::hints::{Answer, Hints, Question};
 use crate::desk::{Desk, let_times_settle};
 
 /// A store's directory beside a workspace.
-fn store(desk: &Desk) -> PathBuf {
+pub fn store(desk: &Desk) -> PathBuf {
     let dir = desk.dir.path().join("store");
     fs::create_dir_all(&dir).unwrap();
     dir
@@ -22,12 +22,12 @@ fn store(desk: &Desk) -> PathBuf {
 
 fn start(dir: &Path, recent: &[&Path], most: Option<usize>) -> Option<Watcher> {
     let recent = recent.iter().map(|root| root.to_path_buf()).collect();
-    Watcher::start(Config { dir: dir.to_path_buf(), recent, most }).unwrap()
+    Watcher::start(Config { recent, most, ..Config::new(dir) }).unwrap()
 }
 
 /// Waits for something that another thread does.
 #[track_caller]
-fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = is() {
@@ -38,7 +38,7 @@ fn until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn scan(desk: &Desk, client: &Client) -> stepback_worktree::scan::Snapshot {
+pub fn scan(desk: &Desk, client: &Client) -> stepback_worktree::scan::Snapshot {
     desk.scan(Some(&desk.cache()), Some(client))
 }
 
@@ -111,7 +111,7 @@ fn a_store_with_a_long_path_has_a_watcher_too() {
     until("it is watched", || client.status(&desk.root)?.ok());
 }
 
-fn question(root: &Path) -> Question<'_> {
+pub fn question(root: &Path) -> Question<'_> {
     Question { root, root_id: (1, 2), since: None, entries: 100_000 }
 }
 
@@ -152,10 +152,10 @@ fn nonsense_is_no_answer() {
         b"",
         b"\x00",
         b"\xff\xff\xff\xff",
-        b"\x05\x00\x00\x00SBW\x02\x00",
-        b"\x05\x00\x00\x00SBW\x01\x09",
+        b"\x05\x00\x00\x00SBW\x01\x00",
+        b"\x05\x00\x00\x00SBW\x02\x09",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"\x1e\x00\x00\x00SBW\x01\x01\x01",
+        b"\x1e\x00\x00\x00SBW\x02\x01\x01",
     ];
     std::thread::scope(|scope| {
         scope.spawn(|| {

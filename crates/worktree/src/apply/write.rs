@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use stepback_faults as faults;
 use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
-use stepback_model::tree::{Content, Node};
+use stepback_model::tree::{Content, MODE_MASK, Node};
 
 use super::{Applier, Outcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode};
-use crate::beneath::{Beneath, Present};
+use crate::beneath::{Beneath, Identity, Present, same_content};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::restore::write_content;
@@ -43,7 +43,7 @@ impl Applier<'_> {
                     return self.settle(&dir, name, then, path, changed_meanwhile());
                 }
                 Present::Nothing => {
-                    return Ok(Outcome::LeftAlone("it was deleted by somebody else meanwhile".into()));
+                    return Ok(Outcome::LeftAlone("another process deleted it meanwhile".into()));
                 }
             },
             _ => None,
@@ -52,6 +52,7 @@ impl Applier<'_> {
             && let (Some(Node::File { content: old, .. }), Node::File { content: new, mode, .. }) =
                 (&change.now, then)
             && old == new
+            && change.now != change.then
             && has_one_name(&dir, name)
         {
             set_mode(&dir, name, *mode).map_err(WorktreeError::io("set the mode of", path))?;
@@ -68,19 +69,21 @@ impl Applier<'_> {
             return self.verify(&dir, name, then, path);
         }
         let temporary = self.temporary(at);
-        let made = self.with_access(path, || self.make(&dir, &temporary, name, then, path));
-        if let Err(error) = made {
-            let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
-            return Err(WorktreeError::io("write", path)(error));
-        }
+        let made = match self.with_access(path, || self.make(&dir, &temporary, name, then, path)) {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
+                return Err(WorktreeError::io("write", path)(error));
+            }
+        };
         let Some(identity) = replaced else {
             return match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::NOREPLACE))
             {
-                Ok(()) => self.verify(&dir, name, then, path),
+                Ok(()) => self.verify_made(&dir, name, then, path, made),
                 Err(error) => {
                     let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
                     if error.kind() == io::ErrorKind::AlreadyExists {
-                        let outcome = Outcome::LeftAlone("somebody else created it meanwhile".into());
+                        let outcome = Outcome::LeftAlone("another process created it meanwhile".into());
                         return self.settle(&dir, name, then, path, outcome);
                     }
                     Err(WorktreeError::io("write", path)(error))
@@ -89,8 +92,7 @@ impl Applier<'_> {
         };
         match faults::point().and_then(|()| rename(&dir, &temporary, name, RenameFlags::EXCHANGE)) {
             Ok(()) if is_identical(&dir, &temporary, identity) => {
-                faults::point()
-                    .and_then(|()| Ok(rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty())?))
+                self.discard(&dir, &temporary, at, change.now.as_ref())
                     .map_err(WorktreeError::io("replace", path))?;
             }
             Ok(()) => {
@@ -108,12 +110,12 @@ impl Applier<'_> {
             Err(error) => {
                 let _ = rustix::fs::unlinkat(&dir, &temporary, AtFlags::empty());
                 if error.kind() == io::ErrorKind::NotFound {
-                    return Ok(Outcome::LeftAlone("it was deleted by somebody else meanwhile".into()));
+                    return Ok(Outcome::LeftAlone("another process deleted it meanwhile".into()));
                 }
                 return Err(WorktreeError::io("replace", path)(error));
             }
         }
-        self.verify(&dir, name, then, path)
+        self.verify_made(&dir, name, then, path, made)
     }
 
     /// Gives a file that nobody needs after a crash another content, in place: ext4 makes new files slowly for minutes after
@@ -173,6 +175,28 @@ impl Applier<'_> {
         }
     }
 
+    /// The same, if the file that was written is still open: it is read back if the name leads to it.
+    fn verify_made(
+        &self,
+        dir: &impl AsFd,
+        name: &OsStr,
+        then: &Node,
+        path: &RelPath,
+        made: Option<File>,
+    ) -> Result<Outcome, WorktreeError> {
+        if let (Some(file), Node::File { mode, size, content }) = (made, then)
+            && let (Ok(named), Ok(opened)) =
+                (rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW), rustix::fs::fstat(&file))
+            && Identity::of(&named) == Identity::of(&opened)
+            && (named.st_mode & MODE_MASK, named.st_size as u64) == (*mode, *size)
+            && same_content(&file, *size, content, self.source).is_ok_and(|same| same)
+        {
+            return Ok(Outcome::Done);
+        }
+        self.verify(dir, name, then, path)
+    }
+
+    /// Makes the planned file or link under a temporary name; returns it if it is open.
     fn make(
         &self,
         dir: &impl AsFd,
@@ -180,12 +204,13 @@ impl Applier<'_> {
         name: &OsStr,
         then: &Node,
         path: &RelPath,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<File>> {
         faults::point()?;
         match then {
             Node::Symlink { target } => {
                 let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
-                Ok(rustix::fs::symlinkat(OsStr::from_bytes(target), dir, temporary)?)
+                rustix::fs::symlinkat(OsStr::from_bytes(target), dir, temporary)?;
+                Ok(None)
             }
             Node::File { content: Content::Vaulted, size, .. } => {
                 let parent = path.split_last().map(|(parent, _)| parent).unwrap_or_default();
@@ -204,17 +229,18 @@ impl Applier<'_> {
                         "its copy in the store is damaged",
                     ));
                 }
-                Ok(())
+                Ok(None)
             }
             Node::File { mode, content, .. } => {
                 let flags =
-                    OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let fd = rustix::fs::openat(dir, temporary, flags, Mode::from_raw_mode(0o600))?;
                 let mut file = File::from(fd);
                 write_content(&mut file, content, self.source)?;
-                Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?)
+                rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?;
+                Ok(Some(file))
             }
-            Node::Dir { .. } | Node::Skipped { .. } => Ok(()),
+            Node::Dir { .. } | Node::Skipped { .. } => Ok(None),
         }
     }
 }

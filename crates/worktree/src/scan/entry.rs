@@ -523,7 +523,8 @@ fn unchanged(file: &File, before: &Stat) -> bool {
     rustix::fs::fstat(file).is_ok_and(|stat| to_stat(&stat) == *before)
 }
 
-fn special(kind: FileType) -> Option<SkipReason> {
+/// Why something of this type is not stored; `None` if it is.
+pub(super) fn special(kind: FileType) -> Option<SkipReason> {
     match kind {
         FileType::Fifo => Some(SkipReason::Fifo),
         FileType::Socket => Some(SkipReason::Socket),

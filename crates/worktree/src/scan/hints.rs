@@ -59,6 +59,21 @@ pub enum Answer {
 pub trait Hints: Sync {
     /// Says what may have changed. Must return soon; a scan waits for it.
     fn changes(&self, question: &Question<'_>) -> Answer;
+
+    /// A scan that had no answer has visited every directory. Whoever can start a watcher decides by this whether it is
+    /// worth it; must return at once.
+    fn scanned_without(&self, _cost: &FullScanCost<'_>) {}
+}
+
+/// What a scan of a whole workspace cost.
+#[derive(Clone, Copy, Debug)]
+pub struct FullScanCost<'a> {
+    /// The root of the workspace.
+    pub root: &'a Path,
+    /// How many files and directories there are.
+    pub entries: usize,
+    /// How long it took to compare all of them with the stat cache; `None` if there was none, so that everything was read.
+    pub took: Option<Duration>,
 }
 
 /// How long a scan may rely on hints before it looks at every file again: what a watcher cannot see (a file written

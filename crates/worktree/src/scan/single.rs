@@ -13,6 +13,7 @@ use stepback_store::ObjectBatch;
 use crate::beneath::{Beneath, Identity, open_file};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
+use crate::scan::entry::special;
 
 /// What is at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +61,8 @@ impl<'a> Looker<'a> {
         for _ in 0..4 {
             let stat = match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
-                Err(Errno::NOENT) => return Ok(Single::Nothing),
+                // A name that is too long for the file system is that of no file in it.
+                Err(Errno::NOENT | Errno::NAMETOOLONG) => return Ok(Single::Nothing),
                 Err(errno) => return Err(fail(errno)),
             };
             let mode = stat.st_mode & MODE_MASK;
@@ -71,7 +73,10 @@ impl<'a> Looker<'a> {
                     return Ok(Single::Node(Node::Symlink { target }));
                 }
                 FileType::RegularFile => {}
-                _ => return Ok(Single::Node(Node::Skipped { reason: SkipReason::Device })),
+                other => {
+                    let reason = special(other).unwrap_or(SkipReason::Device);
+                    return Ok(Single::Node(Node::Skipped { reason }));
+                }
             }
             let (file, before) = match open_file(&dir, name) {
                 Ok(opened) => opened,

@@ -91,6 +91,17 @@ pub(super) struct Walked {
     pub started: i64,
 }
 
+impl Walked {
+    /// How many files and directories were found that the cache did not know.
+    pub fn entry_count(&self) -> usize {
+        let found = |dir: &DirOut| match &dir.listing {
+            Listing::New(entries) => entries.len(),
+            _ => 0,
+        };
+        self.dirs.iter().map(found).sum()
+    }
+}
+
 struct Task<'a> {
     /// What to look at in it and below it; `None` for everything.
     visit: Option<&'a Visit>,

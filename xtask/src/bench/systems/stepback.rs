@@ -21,9 +21,10 @@ impl Stepback {
     fn command(&self, args: &[&str]) -> Command {
         let place = &self.place;
         let mut command = Command::new(&self.binary);
-        // Unaware of the user's own store.
+        // Unaware of the user's own store, and without a watcher: what is measured is the work of the command.
         command
             .env("STEPBACK_HOME", &place.store)
+            .env("STEPBACK_WATCHER", "off")
             .arg("-C")
             .arg(&place.tree)
             .arg("--store")

@@ -52,7 +52,7 @@ pub fn switch(context: &Context, workspace: &Workspace<'_>, branch: &str, agree:
     let session = workspace.thinking_session(None, context.now())?;
     let mut thinker = Thinker::new(workspace, &session);
     let prepared = thinker.prepare_switch(branch)?;
-    let Some(prepared) = rewind::agree(context, prepared, agree)? else { return DONE };
+    let Some(prepared) = rewind::agree(context, workspace, prepared, agree)? else { return DONE };
     let mut report = thinker.switch(branch, prepared)?;
     if !context.json
         && let Some(joined) = report.board.take()

@@ -1,0 +1,227 @@
+//! What a person decided while a session was recorded, to be decided again when it is rerun.
+//!
+//! At a breakpoint, a person lets a call go on, refuses it, or gives it another input; between calls, a person leaves words for
+//! the model. All of that shaped what came after, so a rerun repeats it instead of stopping: a call that was refused is refused
+//! for the same reason and never runs.
+//!
+//! A decision belongs to a call. Where the agent has the ids of calls from its model, the recorded answer brings the same id;
+//! otherwise calls with the same tool and input stand for each other in the order they were made. A call whose input was
+//! changed for the rerun is another call, and nothing was decided about it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stepback_engine::control::{Answer, Side};
+use stepback_model::event::Event;
+
+use crate::stopping::Verdict;
+
+/// What was decided and said at one end of a call.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordedReply {
+    /// The decision, if the agent was stopped there.
+    pub decision: Option<RecordedDecision>,
+    /// What the model was told there.
+    pub told: Vec<String>,
+    /// What the model heard of a call that the agent itself, or its user, did not let run.
+    pub refused: Option<String>,
+}
+
+/// A decision about a call that was stopped.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RecordedDecision {
+    /// The step in one line.
+    pub summary: String,
+    /// The step's input: what the call was about to get, and what the person answered.
+    pub input: Value,
+    /// Why the call was refused although the person did not answer in time.
+    pub timeout: Option<String>,
+}
+
+impl RecordedDecision {
+    /// What it means for the call.
+    pub fn verdict(&self) -> Verdict {
+        match serde_json::from_value(self.input["answer"].clone()) {
+            Ok(Answer::Resume) => Verdict::Goes,
+            Ok(Answer::Deny { reason }) => Verdict::Refused(reason),
+            Ok(Answer::Edit { input }) => Verdict::Edited(input),
+            // Without an answer, the call did not run.
+            Err(_) => Verdict::Refused(self.timeout.clone().unwrap_or_else(|| self.summary.clone())),
+        }
+    }
+}
+
+/// A recorded call, and what a person made of it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DecidedCall {
+    /// The number of the step at which it began.
+    pub number: u64,
+    /// The agent's id of it.
+    pub id: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// What was to go in.
+    pub input: Value,
+    /// What was decided before it ran.
+    #[serde(default)]
+    pub before: RecordedReply,
+    /// What was decided after it ran.
+    #[serde(default)]
+    pub after: RecordedReply,
+}
+
+impl DecidedCall {
+    /// What was decided and said at this end of it.
+    pub fn reply(&self, side: Side) -> &RecordedReply {
+        match side {
+            Side::Start => &self.before,
+            Side::End => &self.after,
+        }
+    }
+
+    fn is_decided(&self) -> bool {
+        [&self.before, &self.after].iter().any(|reply| **reply != RecordedReply::default())
+    }
+}
+
+/// A recorded call that a call of the rerun was found to repeat.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RepeatedCall {
+    /// The number of the step at which the recorded one began.
+    pub number: u64,
+    /// The id of the one in the rerun.
+    pub call: Option<String>,
+}
+
+/// The calls of a recorded session that a person had a say in.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DecidedCalls(Vec<DecidedCall>);
+
+impl DecidedCalls {
+    /// Those of `calls` that matter: the decided ones, and all that could be taken for one of them.
+    pub fn of(calls: Vec<DecidedCall>) -> Self {
+        let decided: Vec<(String, Value)> =
+            calls.iter().filter(|call| call.is_decided()).map(DecidedCall::kind).collect();
+        Self(calls.into_iter().filter(|call| decided.contains(&call.kind())).collect())
+    }
+
+    /// Whether nothing was decided.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The recorded call that the call of `event` repeats. `repeated` are those that were found already: at its end, a call is
+    /// the one that it was at its start.
+    pub fn find(&self, event: &Event, side: Side, repeated: &[RepeatedCall]) -> Option<&DecidedCall> {
+        let known = repeated.iter().rev().find(|known| known.call == event.call);
+        if side == Side::End {
+            return self.0.iter().find(|call| known.is_some_and(|known| known.number == call.number));
+        }
+        let tool = event.tool.as_deref().unwrap_or_default();
+        let input = event.input.as_ref().unwrap_or(&Value::Null);
+        let same = |call: &&DecidedCall| call.tool == tool && call.input == *input;
+        let mut by_id = self.0.iter().filter(|call| call.id.is_some() && call.id == event.call);
+        let is_new = |call: &&DecidedCall| !repeated.iter().any(|known| known.number == call.number);
+        match (by_id.next(), by_id.next()) {
+            (Some(call), None) => Some(call).filter(same),
+            // Where an agent gives its calls no ids, equal calls have the same one.
+            _ => self.0.iter().filter(same).find(is_new),
+        }
+    }
+}
+
+impl DecidedCall {
+    fn kind(&self) -> (String, Value) {
+        (self.tool.clone(), self.input.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use stepback_model::record::StepKind;
+
+    use super::*;
+
+    fn call(number: u64, id: Option<&str>, command: &str, answer: Option<Value>) -> DecidedCall {
+        let decision = answer.map(|answer| RecordedDecision {
+            summary: "denied".into(),
+            input: json!({ "before": null, "answer": answer }),
+            timeout: Some("too late".into()),
+        });
+        DecidedCall {
+            number,
+            id: id.map(str::to_owned),
+            tool: "Bash".into(),
+            input: json!({ "command": command }),
+            before: RecordedReply { decision, ..RecordedReply::default() },
+            after: RecordedReply::default(),
+        }
+    }
+
+    fn event(id: &str, command: &str) -> Event {
+        let mut event = Event::new("claude", "s", StepKind::ToolStart, "");
+        event.call = Some(id.into());
+        event.tool = Some("Bash".into());
+        event.input = Some(json!({ "command": command }));
+        event
+    }
+
+    fn deny() -> Value {
+        json!({ "answer": "deny", "reason": "no" })
+    }
+
+    #[test]
+    fn a_decision_is_found_by_the_id_of_its_call_and_only_for_the_same_input() {
+        let calls = DecidedCalls::of(vec![
+            call(1, Some("a"), "make test", None),
+            call(5, Some("b"), "make test", Some(deny())),
+            call(9, Some("c"), "ls", None),
+        ]);
+        let decision =
+            |id, command| calls.find(&event(id, command), Side::Start, &[])?.before.decision.clone();
+        assert_eq!(decision("a", "make test"), None, "the first one was let go");
+        assert_eq!(decision("b", "make test").unwrap().verdict(), Verdict::Refused("no".into()));
+        assert_eq!(decision("b", "make all"), None, "its input was changed: another call");
+        assert_eq!(decision("c", "ls"), None);
+    }
+
+    #[test]
+    fn without_known_ids_the_order_tells_equal_calls_apart() {
+        let calls = DecidedCalls::of(vec![
+            call(1, None, "make test", None),
+            call(5, None, "make test", Some(deny())),
+        ]);
+        let found = |id: &str, side, repeated: &[RepeatedCall]| {
+            calls.find(&event(id, "make test"), side, repeated).map(|call| call.number)
+        };
+        let (one, two) = (
+            RepeatedCall { number: 1, call: Some("x".into()) },
+            RepeatedCall { number: 5, call: Some("y".into()) },
+        );
+        let both = [one.clone(), two];
+        assert_eq!(found("x", Side::Start, &[]), Some(1));
+        assert_eq!(found("y", Side::Start, &[one]), Some(5));
+        assert_eq!(found("z", Side::Start, &both), None);
+        assert_eq!((found("x", Side::End, &both), found("y", Side::End, &both)), (Some(1), Some(5)));
+    }
+
+    #[test]
+    fn equal_calls_of_an_agent_without_ids_are_told_apart_by_their_order() {
+        let same = |number, answer| call(number, Some("Bash#0123456789ab"), "make test", answer);
+        let calls = DecidedCalls::of(vec![same(1, None), same(5, Some(deny()))]);
+        let event = event("Bash#0123456789ab", "make test");
+        let first = calls.find(&event, Side::Start, &[]).unwrap();
+        assert_eq!(first.number, 1);
+        let known = [RepeatedCall { number: 1, call: event.call.clone() }];
+        assert_eq!(calls.find(&event, Side::Start, &known).unwrap().number, 5);
+    }
+
+    #[test]
+    fn an_answer_that_never_came_refuses_for_the_reason_of_then() {
+        let calls = DecidedCalls::of(vec![call(1, None, "ls", Some(Value::Null))]);
+        let found = calls.find(&event("x", "ls"), Side::Start, &[]).unwrap();
+        assert_eq!(found.before.decision.clone().unwrap().verdict(), Verdict::Refused("too late".into()));
+    }
+}

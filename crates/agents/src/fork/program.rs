@@ -1,0 +1,127 @@
+//! The executable that a conversation goes on with: the one it was recorded with, not the one that is first on the PATH today.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use stepback_model::record::Started;
+
+use super::{Fork, ForkError, Mode};
+use crate::agent::Agent;
+use crate::install;
+
+/// The words that start an agent as it was started; its name if that is not known.
+fn recorded_launcher(agent: Agent, started: Option<&Started>) -> Vec<String> {
+    let Some(started) = started.filter(|started| !started.argv.is_empty()) else {
+        return vec![agent.name().to_owned()];
+    };
+    let argv: Vec<OsString> = started.argv.iter().map(OsString::from).collect();
+    let mut words = started.argv[..install::launcher(&argv).len()].to_vec();
+    // A path may be relative to where the command was given.
+    if words[0].contains('/') {
+        words[0] = Path::new(&started.directory).join(&words[0]).display().to_string();
+    }
+    words
+}
+
+/// Lets a fork go on with the executable of the session it comes from. If that is gone, a fork that is to be started at once
+/// is refused; another one says so.
+pub(super) fn use_recorded(
+    fork: &mut Fork,
+    agent: Agent,
+    started: Option<&Started>,
+    mode: Mode<'_>,
+) -> Result<(), ForkError> {
+    let launcher = recorded_launcher(agent, started);
+    let program = PathBuf::from(&launcher[0]);
+    if launcher[0].contains('/') && !program.is_file() {
+        if matches!(mode, Mode::Prompt(_)) || fork.prepare.is_some() {
+            return Err(ForkError::NoProgram { agent, program });
+        }
+        let missing = format!(
+            "the session was recorded with {}, which is not there any more: put another executable of {agent} in its place",
+            program.display()
+        );
+        fork.note =
+            Some(fork.note.take().map_or_else(|| missing.clone(), |note| format!("{note}; {missing}")));
+    }
+    let commands = [Some(&mut fork.command), fork.prepare.as_mut().map(|prepare| &mut prepare.command)];
+    for command in commands.into_iter().flatten() {
+        command.splice(..1, launcher.iter().cloned());
+    }
+    Ok(())
+}
+
+/// What is noted of a new session about how it is started.
+pub(super) fn started_again(agent: &str, from: Option<&Started>) -> Option<Started> {
+    let (agent, from) = (Agent::parse(agent)?, from?);
+    Some(Started { argv: recorded_launcher(agent, Some(from)), ..from.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fork() -> Fork {
+        Fork {
+            session: "new".into(),
+            kept: 1,
+            writes: Vec::new(),
+            prepare: None,
+            command: ["claude", "--resume", "new"].map(str::to_owned).to_vec(),
+            cwd: "/work".into(),
+            note: None,
+        }
+    }
+
+    fn started(argv: &[&str], directory: &Path) -> Started {
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        Started { argv, directory: directory.display().to_string(), ..Started::default() }
+    }
+
+    fn planned(started: Option<&Started>, mode: Mode<'_>) -> Result<Fork, ForkError> {
+        let mut fork = fork();
+        use_recorded(&mut fork, Agent::Claude, started, mode).map(|()| fork)
+    }
+
+    #[test]
+    fn the_recorded_executable_goes_on_wherever_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("bin")).unwrap();
+        let program = dir.path().join("bin/claude");
+        std::fs::write(&program, "").unwrap();
+        let whole = program.to_str().unwrap();
+        for argv in [&[whole, "-p", "do it"][..], &["bin/claude", "-p", "do it"]] {
+            let started = started(argv, dir.path());
+            let fork = planned(Some(&started), Mode::Prompt("go on")).unwrap();
+            assert_eq!(fork.command, [whole, "--resume", "new"], "{argv:?}");
+            assert_eq!(fork.note, None);
+            // A fork of the fork goes on with the same one.
+            let again = started_again("claude", Some(&started)).unwrap();
+            assert_eq!(again.argv, [whole]);
+        }
+    }
+
+    #[test]
+    fn what_starts_the_agent_may_be_several_words() {
+        let argv = ["npx", "-y", "@anthropic-ai/claude-code", "-p", "do it"];
+        let fork = planned(Some(&started(&argv, Path::new("/"))), Mode::Interactive).unwrap();
+        assert_eq!(fork.command, ["npx", "-y", "@anthropic-ai/claude-code", "--resume", "new"]);
+    }
+
+    #[test]
+    fn without_a_record_of_it_the_agent_is_called_by_its_name() {
+        for started in [None, Some(&Started::default())] {
+            assert_eq!(planned(started, Mode::Prompt("x")).unwrap().command[0], "claude");
+        }
+    }
+
+    #[test]
+    fn an_executable_that_is_gone_is_refused_or_noted_and_never_replaced_by_another_one() {
+        let started = started(&["/gone/claude", "-p", "do it"], Path::new("/"));
+        let refused = planned(Some(&started), Mode::Prompt("go on")).unwrap_err().to_string();
+        assert_eq!(refused, "the session was recorded with /gone/claude, which is not there any more");
+        let fork = planned(Some(&started), Mode::Interactive).unwrap();
+        assert_eq!(fork.command[0], "/gone/claude");
+        assert!(fork.note.unwrap().contains("/gone/claude, which is not there any more"));
+    }
+}

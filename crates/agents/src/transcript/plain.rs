@@ -1,0 +1,224 @@
+//! Messages as frameworks and model APIs write them: `{"role": …, "content": …}` and its relatives.
+//!
+//! Agents that report over the network send such messages, and the built-in agent keeps its conversation like this. Content is
+//! a text, a list of parts, or one part; it may be called `content`, `text` or `parts`; calls may stand beside it.
+
+use serde_json::Value;
+
+use super::message::{Message, Part, Role};
+use super::value::{flag, list, moment, owned, text};
+
+/// Reads every line. One that does not say who speaks is kept as it is.
+pub(super) fn messages(lines: impl Iterator<Item = (usize, Value)>) -> Vec<Message> {
+    let unknown = |at: usize, line: Value| {
+        let mut message = Message::new(Role::Unknown, at);
+        message.parts = match line {
+            Value::String(text) => vec![Part::Text { text }],
+            value => vec![Part::Other { value }],
+        };
+        message
+    };
+    lines.map(|(at, line)| read(at, &line).unwrap_or_else(|| unknown(at, line))).collect()
+}
+
+/// Reads one line, if it says who speaks.
+pub(super) fn read(at: usize, line: &Value) -> Option<Message> {
+    // Some wrap the message in what they know about it.
+    let inner = ["message", "content"].into_iter().filter_map(|name| line.get(name));
+    let inner = inner.into_iter().find(|inner| inner.get("role").is_some_and(Value::is_string));
+    let value = if line.get("role").is_some_and(Value::is_string) { line } else { inner.unwrap_or(line) };
+    let role = match text(value, "role").or_else(|| text(value, "type"))? {
+        "user" | "human" => Role::User,
+        "assistant" | "ai" | "model" => Role::Assistant,
+        "tool" | "function" => Role::Tool,
+        "system" | "developer" => Role::System,
+        "function_call" | "custom_tool_call" => Role::Assistant,
+        "function_call_output" | "custom_tool_call_output" => Role::Tool,
+        _ => return None,
+    };
+    let mut message = Message::new(role, at);
+    message.id = owned(value, "id").or_else(|| owned(line, "id"));
+    message.model = owned(value, "model").or_else(|| owned(line, "model"));
+    message.at = ["timestamp", "at", "created_at"]
+        .into_iter()
+        .find_map(|name| moment(value, name).or_else(|| moment(line, name)));
+    message.parts = said(value);
+    if let Some(id) = ["tool_call_id", "toolCallId"].into_iter().find_map(|name| owned(value, name))
+        && role == Role::Tool
+        && !message.parts.iter().any(|part| matches!(part, Part::ToolResult { .. }))
+    {
+        let output = value.get("content").or_else(|| value.get("text")).cloned().unwrap_or_default();
+        message.parts = vec![Part::ToolResult { id, output, failed: has_failed(value), at: message.at }];
+    }
+    // The Messages API has a tool answer in the name of the user.
+    if role == Role::User && message.results().next().is_some() {
+        message.role = Role::Tool;
+    }
+    Some(message)
+}
+
+/// What a message says, wherever that stands.
+fn said(value: &Value) -> Vec<Part> {
+    let mut parts = Vec::new();
+    for name in ["reasoning_content", "thinking"] {
+        parts.extend(owned(value, name).filter(|text| !text.is_empty()).map(|text| Part::Thinking { text }));
+    }
+    let content = ["content", "parts", "text"].into_iter().find_map(|name| value.get(name));
+    parts.extend(contents(content.unwrap_or(&Value::Null)));
+    if text(value, "type").is_some_and(|kind| kind.contains("call")) && content.is_none() {
+        parts.push(part(value));
+    }
+    parts.extend(list(value, "tool_calls").iter().map(call));
+    parts.extend(value.get("function_call").filter(|call| call.is_object()).map(call));
+    parts
+}
+
+fn contents(content: &Value) -> Vec<Part> {
+    match content {
+        Value::Null => Vec::new(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => vec![Part::Text { text: text.clone() }],
+        Value::Array(all) => all
+            .iter()
+            .flat_map(|one| match one {
+                Value::Object(_) => vec![part(one)],
+                other => contents(other),
+            })
+            .collect(),
+        Value::Object(fields) => match fields.get("parts").or_else(|| fields.get("content")) {
+            Some(inner) if !fields.contains_key("type") => contents(inner),
+            _ => vec![part(content)],
+        },
+        other => vec![Part::Other { value: other.clone() }],
+    }
+}
+
+fn part(value: &Value) -> Part {
+    let kind = text(value, "type").unwrap_or_default();
+    let words = ["text", "thinking", "reasoning", "content"].into_iter().find_map(|name| owned(value, name));
+    let is_thought = flag(value, "thought") || matches!(kind, "thinking" | "reasoning");
+    let inside = |names: [&str; 2]| names.into_iter().find_map(|name| value.get(name));
+    match (kind, words) {
+        (_, Some(text)) if is_thought => Part::Thinking { text },
+        (
+            "tool_result"
+            | "tool_call_response"
+            | "tool-result"
+            | "toolResult"
+            | "function_call_output"
+            | "custom_tool_call_output",
+            _,
+        ) => result(value),
+        (
+            "tool_use" | "tool_call" | "tool-call" | "toolCall" | "function_call" | "custom_tool_call"
+            | "function",
+            _,
+        ) => call(value),
+        ("" | "text" | "input_text" | "output_text" | "refusal", Some(text)) => Part::Text { text },
+        _ => match (
+            inside(["functionCall", "function_call"]),
+            inside(["functionResponse", "function_response"]),
+        ) {
+            (Some(asked), _) => call(asked),
+            (_, Some(answer)) => result(answer),
+            _ => Part::Other { value: value.clone() },
+        },
+    }
+}
+
+/// A call, as one of the APIs writes it.
+fn call(value: &Value) -> Part {
+    let function = value.get("function").filter(|function| function.is_object()).unwrap_or(value);
+    let input = ["input", "arguments", "args", "parameters"].into_iter().find_map(|name| function.get(name));
+    let input = match input {
+        // OpenAI sends the arguments as a text that is JSON.
+        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_else(|_| text.clone().into()),
+        other => other.cloned().unwrap_or_default(),
+    };
+    let name = ["name", "tool_name", "toolName"].into_iter().find_map(|name| owned(function, name));
+    Part::ToolCall { id: call_id(value), name: name.unwrap_or_default(), input, at: None }
+}
+
+/// What a tool answered.
+fn result(value: &Value) -> Part {
+    let output = ["content", "output", "response", "result"].into_iter().find_map(|name| value.get(name));
+    let failed = has_failed(value);
+    Part::ToolResult { id: call_id(value), output: output.cloned().unwrap_or_default(), failed, at: None }
+}
+
+fn call_id(value: &Value) -> String {
+    let names = ["tool_use_id", "tool_call_id", "call_id", "toolCallId", "id"];
+    names.into_iter().find_map(|name| owned(value, name)).unwrap_or_default()
+}
+
+fn has_failed(value: &Value) -> bool {
+    flag(value, "is_error") || flag(value, "isError") || text(value, "status") == Some("error")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_usual_ways_to_write_a_message_are_read_alike() {
+        for (line, role, text) in [
+            (json!({ "role": "user", "content": "fix it" }), Role::User, "fix it"),
+            (json!({ "role": "human", "text": "fix it" }), Role::User, "fix it"),
+            (json!({ "type": "ai", "content": "done" }), Role::Assistant, "done"),
+            (
+                json!({ "role": "model", "parts": [{ "text": "a" }, { "text": "b" }] }),
+                Role::Assistant,
+                "a\nb",
+            ),
+            (
+                json!({ "role": "user", "parts": [{ "type": "text", "content": "a" }, "b"] }),
+                Role::User,
+                "a\nb",
+            ),
+            (
+                json!({ "role": "user", "content": ["a", { "type": "input_text", "text": "b" }] }),
+                Role::User,
+                "a\nb",
+            ),
+            (
+                json!({ "role": "assistant", "content": { "type": "text", "text": "a" } }),
+                Role::Assistant,
+                "a",
+            ),
+            (json!({ "content": { "role": "model", "parts": [{ "text": "a" }] } }), Role::Assistant, "a"),
+            (json!({ "message": { "role": "developer", "content": "a" }, "id": "m1" }), Role::System, "a"),
+            (json!({ "role": "assistant", "content": null }), Role::Assistant, ""),
+        ] {
+            let message = read(0, &line).unwrap();
+            assert_eq!((message.role, message.text().as_str()), (role, text), "{line}");
+        }
+        assert_eq!(read(0, &json!({ "speaker": "me" })), None);
+    }
+
+    #[test]
+    fn calls_and_their_results_are_found() {
+        let lines = [
+            json!({ "role": "assistant", "content": "Let me look.",
+                "tool_calls": [{ "id": "c1", "type": "function", "function": { "name": "sh", "arguments": "{\"command\":\"ls\"}" } }] }),
+            json!({ "role": "tool", "tool_call_id": "c1", "content": "a.txt" }),
+            json!({ "role": "assistant", "content": [{ "type": "thinking", "thinking": "hm" },
+                { "type": "tool_use", "id": "c2", "name": "sh", "input": {} }] }),
+            json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c2", "content": "no", "is_error": true }] }),
+            json!({ "role": "model", "parts": [{ "functionCall": { "id": "c3", "name": "sh", "args": {} } }] }),
+            json!({ "type": "function_call", "call_id": "c4", "name": "sh", "arguments": "{}" }),
+            json!({ "type": "function_call_output", "call_id": "c4", "output": "ok" }),
+        ];
+        let all = messages(lines.into_iter().enumerate());
+        let calls: Vec<_> = all.iter().flat_map(Message::calls).collect();
+        assert_eq!(calls, ["c1", "c2", "c3", "c4"]);
+        let results: Vec<_> = all.iter().flat_map(Message::results).collect();
+        assert_eq!(results, ["c1", "c2", "c4"]);
+        assert_eq!(all[3].role, Role::Tool);
+        let Part::ToolCall { input, .. } = &all[0].parts[1] else { panic!("{:?}", all[0]) };
+        assert_eq!(input["command"], "ls");
+        assert!(matches!(&all[3].parts[0], Part::ToolResult { failed: true, .. }));
+        assert_eq!(all[1].shown_text(), "a.txt");
+    }
+}

@@ -1,0 +1,49 @@
+//! Paths as calls write them, relative to the workspace.
+
+use std::path::{Component, Path, PathBuf};
+
+use stepback_engine::Workspace;
+
+use crate::payload::Seen;
+
+/// Paths that a call names, relative to the workspace. What lies outside stays as it was written.
+pub fn relative(workspace: &Workspace<'_>, seen: &Seen) -> Vec<String> {
+    let root = &workspace.root;
+    // Relative to where the agent runs, which can be anywhere below the root.
+    let cwd = seen.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));
+    let base = cwd.as_ref().unwrap_or(root);
+    seen.paths
+        .iter()
+        .map(|path| {
+            let whole = tidied(&base.join(path));
+            let inside = whole.strip_prefix(root).map(Path::to_path_buf).ok();
+            match inside.or_else(|| through_links(&whole, root)) {
+                Some(inside) => inside.to_string_lossy().into_owned(),
+                None => path.clone(),
+            }
+        })
+        .collect()
+}
+
+/// Where a path lies in the workspace if it leads there through a link, such as another name of the workspace itself.
+fn through_links(path: &Path, root: &Path) -> Option<PathBuf> {
+    let dir = path.ancestors().skip(1).find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    let (dir, real) = dir?;
+    let rest = path.strip_prefix(dir).ok()?;
+    real.join(rest).strip_prefix(root).map(Path::to_path_buf).ok()
+}
+
+/// The path without `.` and `..`, by its text alone: what it names may not exist yet.
+fn tidied(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                tidy.pop();
+            }
+            Component::CurDir => {}
+            other => tidy.push(other),
+        }
+    }
+    tidy
+}

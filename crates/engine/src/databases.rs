@@ -1,0 +1,463 @@
+//! SQLite databases in a plan: a database and the files beside it change together, and not while a process has them open.
+//!
+//! The bytes of a database are spread over the file itself, its write-ahead log (`-wal`) or rollback journal (`-journal`), and
+//! an index of the log that processes share (`-shm`). A database from one moment beside a log from another is damaged, so a
+//! plan changes all of these files or none of them, whatever paths it was limited to. A process that has a database open keeps
+//! the replaced files, goes on writing to them, and deletes the log by its name when it ends; so an open database is left alone
+//! and listed unless the user insists. Of other files that are open for writing, a plan only warns.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::os::unix::fs::FileExt;
+
+use stepback_model::change::Change;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::list;
+use stepback_model::object::{ObjectError, ObjectSource};
+use stepback_model::path::RelPath;
+use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
+use stepback_model::state::State;
+use stepback_model::tree::{Content, Node};
+use stepback_worktree::apply::Outcome;
+use stepback_worktree::beneath::{Beneath, open_file};
+use stepback_worktree::open_files::{FileWriter, find_writers};
+use stepback_worktree::scan::single::{Looker, Single};
+
+use crate::changes::Numbered;
+use crate::error::EngineError;
+use crate::path_filter::PathFilter;
+use crate::revert::{Lookup, same};
+use crate::rewind::Prepared;
+use crate::workspace::{StoreSource, Workspace};
+
+/// What SQLite adds to the name of a database for the files beside it. The second one holds nothing that is needed.
+const SUFFIXES: [&[u8]; 3] = [b"-wal", b"-shm", b"-journal"];
+const SHARED_INDEX: &[u8] = b"-shm";
+/// How a database begins.
+const DATABASE: &[u8] = b"SQLite format 3\0";
+/// How a write-ahead log (in either byte order) and a rollback journal begin.
+const LOGS: [&[u8]; 3] = [b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"];
+/// The smallest page. A database consists of whole pages, which few other files do.
+const PAGE: u64 = 512;
+/// Most files that are open and warned about by name.
+const NAMED: usize = 10;
+
+/// Changes of a plan that wait for the user to insist, because a process has the database open.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldChange {
+    change: PlannedChange,
+    database: RelPath,
+    /// Why it is left alone.
+    reason: String,
+    /// What to know when it is not.
+    warning: String,
+}
+
+/// What open files mean for a plan.
+#[derive(Default)]
+pub(crate) struct OpenInPlan {
+    held: Vec<HeldChange>,
+    warnings: Vec<String>,
+}
+
+/// The database that a file of this name would stand beside.
+fn database_beside(path: &RelPath) -> Option<RelPath> {
+    let (parent, name) = path.split_last()?;
+    let base = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(*suffix))?;
+    (!base.is_empty()).then(|| parent.join(base))
+}
+
+/// A database and the files that may stand beside it.
+fn files_of(database: &RelPath) -> Vec<RelPath> {
+    let Some((parent, name)) = database.split_last() else { return Vec::new() };
+    let beside = SUFFIXES.iter().map(|suffix| parent.join(&[name, suffix].concat()));
+    std::iter::once(database.clone()).chain(beside).collect()
+}
+
+/// `paths` and whatever would belong to the same databases.
+pub(crate) fn with_files_beside(paths: Vec<RelPath>) -> Vec<RelPath> {
+    let mut known: BTreeSet<RelPath> = paths.iter().cloned().collect();
+    let mut all = paths.clone();
+    for path in paths {
+        let database = database_beside(&path).unwrap_or(path);
+        all.extend(files_of(&database).into_iter().filter(|file| known.insert(file.clone())));
+    }
+    all
+}
+
+impl Workspace<'_> {
+    /// The paths of `changes` that `filter` does not let through, though it does so with another file of their database.
+    pub(crate) fn database_files<'c>(
+        &self,
+        filter: &PathFilter,
+        changes: impl IntoIterator<Item = &'c Change>,
+    ) -> Result<HashSet<RelPath>, EngineError> {
+        let mut found = HashSet::new();
+        for Change { path, before, after, .. } in changes {
+            let beside = with_files_beside(vec![path.clone()]);
+            if filter.matches(path) || !beside.iter().any(|path| filter.matches(path)) {
+                continue;
+            }
+            let (path, now, then) = (path.clone(), before.clone(), after.clone());
+            let change = PlannedChange { path, now, then, how: How::Restored };
+            if self.database_of(&change.path, std::slice::from_ref(&change))?.is_some() {
+                found.insert(change.path);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes `plan` change every database whole or not at all. `wanted` is the tree that a planned path goes back to;
+    /// `is_foreign` says of a path that the plan does not name whether it must stay as it is.
+    pub(crate) fn complete_databases(
+        &self,
+        plan: &mut Plan,
+        present: Option<Hash>,
+        wanted: &dyn Fn(&RelPath) -> Option<Hash>,
+        is_foreign: &dyn Fn(&RelPath) -> bool,
+    ) -> Result<(), EngineError> {
+        let source = StoreSource(self.store());
+        let databases = self.databases_in(&plan.changes)?;
+        if databases.is_empty() {
+            return Ok(());
+        }
+        let mut present = Lookup::new(&source, present);
+        for database in databases {
+            let files = files_of(&database);
+            let planned = |path: &RelPath| plan.changes.iter().any(|change| change.path == *path);
+            let mut added = Vec::new();
+            let mut stays = files.iter().find(|file| {
+                !is_shared_index(file) && plan.left_alone.iter().any(|left| left.path == **file)
+            });
+            let target = files.iter().find(|file| planned(file)).and_then(wanted);
+            let mut target = Lookup::new(&source, target);
+            for file in files.iter().filter(|file| !planned(file)) {
+                let (now, then) = (present.get(file)?, target.get(file)?);
+                if same(&now, &then) {
+                    continue;
+                }
+                let is_stored = |node: &Option<Node>| node.as_ref().is_none_or(Node::is_stored);
+                if is_foreign(file) || !is_stored(&now) || !is_stored(&then) {
+                    stays = stays.or((!is_shared_index(file)).then_some(file));
+                } else {
+                    added.push(PlannedChange { path: file.clone(), now, then, how: How::Restored });
+                }
+            }
+            match stays {
+                None => plan.changes.extend(added),
+                Some(stays) => {
+                    let reason = format!("it is of no use without {stays}, which stays as it is");
+                    take_out(plan, &files, |_| reason.clone());
+                }
+            }
+        }
+        plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        Ok(())
+    }
+
+    /// The same for a plan that takes back the changes `chosen`, oldest first: what others changed since then stays.
+    pub(crate) fn complete_databases_of(
+        &self,
+        plan: &mut Plan,
+        chosen: &[&Numbered],
+        present: &State,
+    ) -> Result<(), EngineError> {
+        if self.databases_in(&plan.changes)?.is_empty() {
+            return Ok(());
+        }
+        let all = self.numbered_changes_against(present, None)?;
+        let since = chosen.iter().filter_map(|numbered| numbered.step).map(|(_, number)| number).min();
+        let sessions: HashSet<_> = chosen.iter().map(|numbered| numbered.who.session()).collect();
+        let is_foreign = |path: &RelPath| {
+            all.iter().any(|numbered| {
+                let later =
+                    numbered.step.is_none_or(|(_, number)| since.is_some_and(|since| number >= since));
+                later
+                    && numbered.change.path == *path
+                    && !numbered.taken_back
+                    && !sessions.contains(&numbered.who.session())
+            })
+        };
+        let before = |path: &RelPath| chosen.iter().find(|numbered| numbered.change.path == *path)?.before;
+        self.complete_databases(plan, present.files, &before, &is_foreign)
+    }
+
+    /// Takes databases out of `prepared` that a process has open, and warns of other files that one has open for writing.
+    pub(crate) fn check_open_files(&self, mut prepared: Prepared) -> Result<Prepared, EngineError> {
+        let OpenInPlan { mut held, warnings } = self.hold_open_databases(&mut prepared.plan)?;
+        let source = StoreSource(self.store());
+        let mut present = Lookup::new(&source, prepared.present.state.files);
+        // A log goes with a file: the process must not write its own log back into the database that is kept.
+        let databases: BTreeMap<RelPath, HeldChange> =
+            held.iter().map(|held| (held.database.clone(), held.clone())).collect();
+        for (path, like) in databases {
+            let planned = held.iter().any(|held| held.change.path == path);
+            if let (false, Some(node @ Node::File { .. })) = (planned, present.get(&path)?) {
+                let (now, then) = (Some(node.clone()), Some(node));
+                held.push(HeldChange {
+                    change: PlannedChange { path, now, then, how: How::Restored },
+                    ..like
+                });
+            }
+        }
+        if !held.is_empty() && prepared.plan.is_empty() {
+            let because = "what differs is left alone for the reasons listed";
+            prepared.unchanged_because.get_or_insert_with(|| because.into());
+        }
+        prepared.held = held;
+        prepared.warnings.extend(warnings);
+        Ok(prepared)
+    }
+
+    /// The same at the last moment: what is taken out now is returned with its outcome.
+    pub(crate) fn check_open_files_again(
+        &self,
+        prepared: &mut Prepared,
+    ) -> Result<Vec<(PlannedChange, Outcome)>, EngineError> {
+        self.read_shared_indexes(&mut prepared.plan)?;
+        if prepared.forced {
+            return Ok(Vec::new());
+        }
+        let held = self.hold_open_databases(&mut prepared.plan)?.held;
+        Ok(held.into_iter().map(|held| (held.change, Outcome::LeftAlone(held.reason))).collect())
+    }
+
+    /// Shared indexes are written through memory maps, which changes no time of theirs: what a scan says of them may be old.
+    fn read_shared_indexes(&self, plan: &mut Plan) -> Result<(), EngineError> {
+        let is_read = |change: &PlannedChange| {
+            is_shared_index(&change.path) && matches!(change.now, Some(Node::File { .. }))
+        };
+        if !plan.changes.iter().any(is_read) {
+            return Ok(());
+        }
+        let source = StoreSource(self.store());
+        let batch = self.store().begin()?;
+        let mut looker = Looker::new(&self.root, &source, &*batch)?;
+        for change in plan.changes.iter_mut().filter(|change| is_read(change)) {
+            if let Single::Node(node @ Node::File { .. }) = looker.look(&change.path)? {
+                change.now = Some(node);
+            }
+        }
+        let finished = batch.finish()?;
+        self.store().commit(Some(finished), &[])?;
+        Ok(())
+    }
+
+    fn hold_open_databases(&self, plan: &mut Plan) -> Result<OpenInPlan, EngineError> {
+        let mut open = OpenInPlan::default();
+        let mut paths = BTreeSet::new();
+        for change in plan.changes.iter().filter(|change| replaces_file(change)) {
+            if is_whole_pages(change) || database_beside(&change.path).is_some() {
+                paths.extend(with_files_beside(vec![change.path.clone()]));
+            } else {
+                paths.insert(change.path.clone());
+            }
+        }
+        let writers = find_writers(&self.root, &paths);
+        if writers.is_empty() {
+            return Ok(open);
+        }
+        let mut others = Vec::new();
+        let mut databases: BTreeMap<RelPath, BTreeSet<&FileWriter>> = BTreeMap::new();
+        for (path, found) in &writers {
+            match self.database_of(path, &plan.changes)? {
+                Some(database) => databases.entry(database).or_default().extend(found),
+                None if plan.changes.iter().any(|change| change.path == *path) => others.push((path, found)),
+                None => {}
+            }
+        }
+        for (database, found) in databases {
+            let by = names(found.into_iter());
+            let reason = |path: &RelPath| match *path == database {
+                true => format!("it is open in {by}; --force replaces it all the same"),
+                false => format!("{database} is open in {by}; --force replaces it all the same"),
+            };
+            let taken = take_out(plan, &files_of(&database), reason);
+            if taken.iter().all(|change| is_shared_index(&change.path)) {
+                continue;
+            }
+            let warning = format!(
+                "{database} is open in {by}, which goes on with the replaced file: end it before the restored one is used"
+            );
+            open.held.extend(taken.into_iter().map(|change| {
+                let (reason, warning) = (reason(&change.path), warning.clone());
+                HeldChange { change, database: database.clone(), reason, warning }
+            }));
+        }
+        others.sort();
+        open.warnings.extend(others.iter().take(NAMED).map(|(path, found)| {
+            format!(
+                "{path} is open for writing in {}, which goes on with the replaced file",
+                names(found.iter())
+            )
+        }));
+        if others.len() > NAMED {
+            open.warnings.push(format!("{} more files are open for writing", others.len() - NAMED));
+        }
+        Ok(open)
+    }
+
+    /// Of the databases that were changed in part, because a file was written to meanwhile, what was done is taken back.
+    pub(crate) fn keep_databases_whole(
+        &self,
+        changes: &[PlannedChange],
+        outcomes: &mut [Outcome],
+        take_back: impl FnOnce(&[PlannedChange]) -> Result<Vec<Outcome>, EngineError>,
+    ) -> Result<(), EngineError> {
+        if outcomes.iter().all(|outcome| *outcome == Outcome::Done) {
+            return Ok(());
+        }
+        let at: HashMap<&RelPath, usize> =
+            changes.iter().enumerate().map(|(at, change)| (&change.path, at)).collect();
+        let mut halves = Vec::new();
+        for database in self.databases_in(changes)? {
+            let files = files_of(&database);
+            let (done, left): (Vec<usize>, Vec<usize>) = files
+                .iter()
+                .filter_map(|file| at.get(file).copied())
+                .partition(|at| outcomes[*at] == Outcome::Done);
+            if !left.is_empty() {
+                halves.extend(done);
+            }
+        }
+        if halves.is_empty() {
+            return Ok(());
+        }
+        halves.sort_unstable();
+        let inverse: Vec<PlannedChange> = halves.iter().map(|at| changes[*at].inverted()).collect();
+        for (at, outcome) in halves.into_iter().zip(take_back(&inverse)?) {
+            if outcome == Outcome::Done {
+                outcomes[at] =
+                    Outcome::LeftAlone("its database was written to by another process meanwhile".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The databases of which `changes` change a file.
+    fn databases_in(&self, changes: &[PlannedChange]) -> Result<BTreeSet<RelPath>, EngineError> {
+        let mut databases = BTreeSet::new();
+        for change in changes {
+            if is_whole_pages(change) || database_beside(&change.path).is_some() {
+                databases.extend(self.database_of(&change.path, changes)?);
+            }
+        }
+        Ok(databases)
+    }
+
+    /// The database that `path` is a file of, as far as what is planned and what is there can tell.
+    fn database_of(&self, path: &RelPath, changes: &[PlannedChange]) -> Result<Option<RelPath>, EngineError> {
+        if let Some(database) = database_beside(path)
+            && (self.begins(path, changes, &LOGS)? || self.begins(&database, changes, &[DATABASE])?)
+        {
+            return Ok(Some(database));
+        }
+        if self.begins(path, changes, &[DATABASE])? {
+            return Ok(Some(path.clone()));
+        }
+        // An encrypted database begins with anything, an empty one with nothing; the log beside it tells.
+        for file in files_of(path).iter().skip(1) {
+            if self.begins(file, changes, &LOGS)? {
+                return Ok(Some(path.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the file at `path`, as it is or as it will be, begins with one of `starts`.
+    fn begins(
+        &self,
+        path: &RelPath,
+        changes: &[PlannedChange],
+        starts: &[&[u8]],
+    ) -> Result<bool, EngineError> {
+        let source = StoreSource(self.store());
+        if let Ok(at) = changes.binary_search_by(|change| change.path.cmp_by_components(path)) {
+            for node in [&changes[at].now, &changes[at].then].into_iter().flatten() {
+                let bytes = first_bytes(&source, node)?;
+                if starts.iter().any(|start| bytes.starts_with(start)) {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        let mut bytes = [0; DATABASE.len()];
+        let read = Beneath::open(&self.root)
+            .and_then(|mut beneath| beneath.parent(path))
+            .ok()
+            .flatten()
+            .and_then(|(dir, name)| open_file(&dir, name).ok())
+            .and_then(|(file, _)| file.read_at(&mut bytes, 0).ok());
+        Ok(read.is_some_and(|read| starts.iter().any(|start| bytes[..read].starts_with(start))))
+    }
+}
+
+impl Prepared {
+    /// Replaces databases although a process has them open.
+    pub fn force(&mut self) {
+        self.forced = true;
+        if !self.held.is_empty() {
+            self.unchanged_because = None;
+        }
+        for held in std::mem::take(&mut self.held) {
+            self.plan.left_alone.retain(|left| left.path != held.change.path || left.reason != held.reason);
+            self.plan.changes.push(held.change);
+            if !self.warnings.contains(&held.warning) {
+                self.warnings.push(held.warning);
+            }
+        }
+        self.plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+    }
+}
+
+fn is_shared_index(path: &RelPath) -> bool {
+    path.as_bytes().ends_with(SHARED_INDEX)
+}
+
+/// Whether a file that is there goes away or another one takes its place.
+fn replaces_file(change: &PlannedChange) -> bool {
+    match (&change.now, &change.then) {
+        (Some(Node::File { content: now, .. }), Some(Node::File { content: then, .. })) => now != then,
+        (Some(Node::File { .. }), _) => true,
+        // A log that comes back matters to who has its database open.
+        (None, Some(Node::File { .. })) => database_beside(&change.path).is_some(),
+        _ => false,
+    }
+}
+
+/// Whether a database may be there, or may come.
+fn is_whole_pages(change: &PlannedChange) -> bool {
+    let whole = |node: &Node| matches!(node, Node::File { size, .. } if size % PAGE == 0);
+    [&change.now, &change.then].into_iter().flatten().any(whole)
+}
+
+/// Leaves `files` alone; returns what was planned for them.
+fn take_out(plan: &mut Plan, files: &[RelPath], reason: impl Fn(&RelPath) -> String) -> Vec<PlannedChange> {
+    let (taken, changes): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut plan.changes).into_iter().partition(|change| files.contains(&change.path));
+    plan.changes = changes;
+    // Who has a database open changes the shared index without changing the database.
+    let matters = taken.iter().any(|change| !is_shared_index(&change.path));
+    plan.left_alone.extend(taken.iter().map(|PlannedChange { path, .. }| match matters {
+        true => LeftAlone::conflict(path.clone(), reason(path)),
+        false => LeftAlone::uncovered(path.clone(), reason(path)),
+    }));
+    taken
+}
+
+fn names<'w>(writers: impl Iterator<Item = &'w FileWriter>) -> String {
+    let names: Vec<String> = writers.map(FileWriter::to_string).collect();
+    names.join(", ")
+}
+
+/// The beginning of a stored file, or all of it.
+fn first_bytes(source: &dyn ObjectSource, node: &Node) -> Result<Vec<u8>, ObjectError> {
+    match node {
+        Node::File { size: 0, .. } => Ok(Vec::new()),
+        Node::File { content: Content::Whole(hash), .. } => source.read(ObjectKind::Blob, *hash),
+        Node::File { content: Content::Chunked(hash), .. } => match list::iter(source, *hash).next() {
+            Some(item) => source.read(ObjectKind::Blob, item?.hash),
+            None => Ok(Vec::new()),
+        },
+        _ => Ok(Vec::new()),
+    }
+}

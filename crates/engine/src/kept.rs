@@ -1,0 +1,270 @@
+//! What a rewind keeps: changes of the user and of other sessions, each with its author. Also says why a rewind changes nothing.
+//!
+//! The texts here hold no relative times: they are part of plans that are compared when the user confirms them. A surface that
+//! shows a [`KeptChange`] adds how long ago it was.
+
+use std::collections::HashMap;
+
+use stepback_model::ids::SessionId;
+use stepback_model::path::RelPath;
+use stepback_model::plan::{LeftAlone, Plan};
+use stepback_model::time::Timestamp;
+
+use crate::authorship::Who;
+use crate::changes::Numbered;
+use crate::error::EngineError;
+use crate::revert::{Lookup, same};
+use crate::workspace::Workspace;
+
+/// Most paths that a sentence names.
+const NAMED: usize = 5;
+
+/// Who reads what a plan says. It decides who "you" is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Audience {
+    /// The user: changes that no agent reported are theirs.
+    #[default]
+    User,
+    /// An agent, through its tools.
+    Agent,
+}
+
+/// A session as messages name it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SessionName {
+    /// Its id.
+    pub id: SessionId,
+    /// The agent, such as `claude`.
+    pub agent: String,
+}
+
+/// Who made a change, as far as that is known.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ChangeAuthor {
+    /// The sessions that may have made it; none if no call was open.
+    pub sessions: Vec<SessionName>,
+    /// Whether the user may have made it: no call was open, or the only one was cut short.
+    pub may_be_user: bool,
+}
+
+impl ChangeAuthor {
+    /// `user`, `session` or, if it is not known which of several, `uncertain`.
+    pub fn kind(&self) -> &'static str {
+        match (self.sessions.as_slice(), self.may_be_user) {
+            ([], _) => "user",
+            ([_], false) => "session",
+            _ => "uncertain",
+        }
+    }
+
+    /// The author in words: `you`, `session claude 5c7c0a1b`, `session claude 5c7c0a1b or you`.
+    pub fn name(&self, audience: Audience) -> String {
+        let mut names: Vec<String> = (self.sessions.iter())
+            .map(|session| format!("session {} {}", session.agent, session.id.short()))
+            .collect();
+        if self.may_be_user {
+            names.push(match audience {
+                Audience::User => "you".into(),
+                Audience::Agent => "the user".into(),
+            });
+        }
+        names.join(" or ")
+    }
+}
+
+/// A change that a rewind keeps because it is not about its author.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptChange {
+    /// The path.
+    pub path: RelPath,
+    /// Who changed it.
+    pub author: ChangeAuthor,
+    /// When the newest change of that author was found.
+    pub at: Timestamp,
+    /// The step that found it; `None` if no checkpoint has it yet.
+    pub step: Option<u64>,
+    /// Its number in the list of changes, for `rewind --change N`; `None` where the plan does not count from the beginning.
+    pub number: Option<usize>,
+}
+
+/// The state that kept changes are compared with, and the plan that keeps them.
+pub(crate) struct KeptAgainst<'a> {
+    /// Files without any of the changes.
+    pub base: Lookup<'a>,
+    /// Files as they are now.
+    pub present: Lookup<'a>,
+    /// What will happen, sorted by path.
+    pub plan: &'a Plan,
+}
+
+impl KeptAgainst<'_> {
+    /// Whether something of `numbered` is still there when the plan was applied.
+    fn has_effect(&mut self, numbered: &Numbered) -> Result<bool, EngineError> {
+        for path in [Some(&numbered.change.path), numbered.change.from.as_ref()].into_iter().flatten() {
+            let planned = self.plan.changes.binary_search_by(|change| change.path.cmp_by_components(path));
+            let then = match planned {
+                Ok(at) => self.plan.changes[at].then.clone(),
+                Err(_) => self.present.get(path)?,
+            };
+            if !same(&then, &self.base.get(path)?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What a plan says about changes that are not its own.
+#[derive(Default)]
+pub(crate) struct Others {
+    /// Kept because the rewind is not about their authors.
+    pub kept: Vec<KeptChange>,
+    /// Left alone because nothing can tell whether the rewind is about their authors.
+    pub uncertain: Vec<LeftAlone>,
+}
+
+impl Workspace<'_> {
+    /// Who made a change, by name.
+    pub fn change_author(&self, who: &Who) -> Result<ChangeAuthor, EngineError> {
+        let authors = match who {
+            Who::Somebody => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
+            Who::Call(author) => std::slice::from_ref(author),
+            Who::OneOf(authors) => authors.as_slice(),
+        };
+        let mut sessions: Vec<SessionName> = Vec::new();
+        for author in authors {
+            if sessions.iter().any(|known| known.id == author.session) {
+                continue;
+            }
+            let agent = self.store().session(author.session)?.map(|session| session.agent);
+            let agent = agent.unwrap_or_else(|| "unknown".into());
+            sessions.push(SessionName { id: author.session, agent });
+        }
+        let may_be_user = matches!(who, Who::OneOf(_)) && sessions.len() == 1;
+        Ok(ChangeAuthor { sessions, may_be_user })
+    }
+
+    /// What stays of `others`, by path. Those for which `concerns` holds and whose author is uncertain are left alone, with
+    /// the reason.
+    pub(crate) fn kept_of(
+        &self,
+        others: &[&Numbered],
+        mut against: KeptAgainst<'_>,
+        audience: Audience,
+        concerns: impl Fn(SessionId) -> bool,
+        has_numbers: bool,
+    ) -> Result<Others, EngineError> {
+        let mut found = Others::default();
+        let mut at: HashMap<(RelPath, ChangeAuthor), usize> = HashMap::new();
+        for numbered in others {
+            if !against.has_effect(numbered)? {
+                continue;
+            }
+            let path = &numbered.change.path;
+            let author = self.change_author(&numbered.who)?;
+            if author.kind() == "uncertain" && author.sessions.iter().any(|session| concerns(session.id)) {
+                if !found.uncertain.iter().any(|left| left.path == *path) {
+                    found.uncertain.push(LeftAlone::conflict(path.clone(), uncertain(&author, audience)));
+                }
+                continue;
+            }
+            let kept = KeptChange {
+                path: path.clone(),
+                author: author.clone(),
+                at: numbered.at,
+                step: numbered.step.map(|(_, number)| number),
+                number: has_numbers.then_some(numbered.number),
+            };
+            match at.get(&(path.clone(), author.clone())) {
+                Some(known) => found.kept[*known] = kept,
+                None => {
+                    at.insert((path.clone(), author), found.kept.len());
+                    found.kept.push(kept);
+                }
+            }
+        }
+        found.kept.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        Ok(found)
+    }
+
+    /// Adds to each conflict of a plan who made the later change that is in the way.
+    pub(crate) fn name_conflicts(
+        &self,
+        plan: &mut Plan,
+        listed: &[Numbered],
+        chosen: &[&Numbered],
+        audience: Audience,
+    ) -> Result<(), EngineError> {
+        for left in plan.left_alone.iter_mut().filter(|left| left.is_conflict()) {
+            let oldest = chosen.iter().find(|numbered| numbered.change.path == left.path);
+            let later = listed.iter().rev().find(|numbered| {
+                let touches = numbered.change.path == left.path
+                    || numbered.change.from.as_ref().is_some_and(|from| *from == left.path);
+                touches
+                    && !numbered.taken_back
+                    && oldest.is_none_or(|oldest| numbered.number > oldest.number)
+                    && !chosen.iter().any(|chosen| chosen.number == numbered.number)
+            });
+            if let Some(later) = later {
+                let author = self.change_author(&later.who)?.name(audience);
+                left.reason = format!("{} (by {author})", left.reason);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn uncertain(author: &ChangeAuthor, audience: Audience) -> String {
+    match author.may_be_user {
+        true => {
+            let user = if audience == Audience::User { "you" } else { "the user" };
+            let sessions = ChangeAuthor { may_be_user: false, ..author.clone() }.name(audience);
+            format!("a call of {sessions} was cut short, so {user} may have changed it since")
+        }
+        false => format!("several were at work at the same time: it was {}", author.name(audience)),
+    }
+}
+
+/// Paths in a sentence: the first few, and how many more.
+pub fn list_paths<'a>(paths: impl ExactSizeIterator<Item = &'a RelPath>) -> String {
+    let more = paths.len().saturating_sub(NAMED);
+    let named: Vec<String> = paths.take(NAMED).map(ToString::to_string).collect();
+    match more {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+/// Why going back to `point` changes no file, if something differs from it.
+pub(crate) fn why_unchanged(
+    point: &str,
+    kept: &[KeptChange],
+    left_alone: &[LeftAlone],
+    audience: Audience,
+) -> Option<String> {
+    let authors = list_authors(kept, audience);
+    Some(match (kept, left_alone) {
+        ([], []) => return None,
+        ([], _) => format!("what differs from {point} is left alone for the reasons listed"),
+        (_, []) => format!("what differs from {point} was changed by {authors}"),
+        _ => format!(
+            "what differs from {point} was changed by {authors}, or is left alone for the reasons listed"
+        ),
+    })
+}
+
+/// The authors of kept changes in a sentence, each once.
+pub(crate) fn list_authors(kept: &[KeptChange], audience: Audience) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for change in kept {
+        let name = change.author.name(audience);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}

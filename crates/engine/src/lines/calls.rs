@@ -1,0 +1,88 @@
+//! Calls whose start and end are on different sides of a rewind or a switch. They go together: what a call did is in the
+//! state at its end, so the end decides.
+
+use std::collections::HashMap;
+
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Step, StepKind};
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use super::Lines;
+use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+impl Workspace<'_> {
+    /// The starts of calls of a session, or of all, whose end is elsewhere, each with whether the end is rolled back, and the
+    /// branch of the end.
+    pub(super) fn ends_of_split_calls(
+        &self,
+        lines: &Lines,
+        session: Option<SessionId>,
+    ) -> Result<HashMap<StepId, (bool, usize)>, EngineError> {
+        let mut ends = HashMap::new();
+        if lines.is_one() {
+            return Ok(ends);
+        }
+        let boundary = lines.graph.first_boundary();
+        let kinds = vec![StepKind::ToolStart, StepKind::ToolEnd, StepKind::ModelStart, StepKind::ModelEnd];
+        // A call that ended before the first move is on one side of all of them.
+        let after = Some(boundary.saturating_sub(1));
+        let query = Query { session, kinds, after, oldest_first: true, ..Query::default() };
+        let mut starts: HashMap<(SessionId, StepKind, String), StoredCheckpoint> = HashMap::new();
+        for stored in self.store().steps(self.record.id, &query)? {
+            let step = &stored.checkpoint.step;
+            let Some(start_kind) = start_of(step.kind) else {
+                if let Some(call) = step.facts.call.clone() {
+                    starts.insert((step.session, step.kind, call), stored);
+                }
+                continue;
+            };
+            let key = step.facts.call.clone().map(|call| (step.session, start_kind, call));
+            let start = match key.and_then(|key| starts.remove(&key)) {
+                Some(start) => start,
+                None => match self.start_of_call(step, start_kind)? {
+                    Some(start) => start,
+                    None => continue,
+                },
+            };
+            let (rolled_back, branch) = (!lines.is_on_line(&stored), lines.own_branch_of(step));
+            let own = (!lines.is_on_line(&start), lines.own_branch_of(&start.checkpoint.step));
+            if own != (rolled_back, branch) {
+                ends.insert(start.checkpoint.step.id, (rolled_back, branch));
+            }
+        }
+        Ok(ends)
+    }
+
+    /// The step at which the call began that `end` ends: the one it names, or the newest before it with the id of the call.
+    fn start_of_call(&self, end: &Step, kind: StepKind) -> Result<Option<StoredCheckpoint>, EngineError> {
+        // An answer of a model that has no id of its own is not paired.
+        if end.facts.call.is_none() && end.kind != StepKind::ToolEnd {
+            return Ok(None);
+        }
+        let detail = self.detail_of(end)?;
+        let named = detail.as_ref().and_then(|detail| StepId::from_hex(detail.get("start")?.as_str()?));
+        if let Some(start) = named {
+            return Ok(self.store().step(start)?);
+        }
+        let Some(call) = end.facts.call.clone() else { return Ok(None) };
+        let query = Query {
+            session: Some(end.session),
+            kinds: vec![kind],
+            call: Some(call),
+            before: Some(end.number),
+            limit: Some(1),
+            ..Query::default()
+        };
+        Ok(self.store().steps(self.record.id, &query)?.pop())
+    }
+}
+
+/// The kind of the start of what a step of this kind ends.
+fn start_of(kind: StepKind) -> Option<StepKind> {
+    match kind {
+        StepKind::ToolEnd => Some(StepKind::ToolStart),
+        StepKind::ModelEnd => Some(StepKind::ModelStart),
+        _ => None,
+    }
+}

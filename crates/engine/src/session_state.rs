@@ -1,0 +1,148 @@
+//! Which agent session was at work at a step, and the conversation it had then.
+//!
+//! A state holds what is true after its step: files, and the conversation, memory, task list and reasoning of the session at
+//! work. A step that an agent reported has its own session. A step of the person (a checkpoint, a rewind, a switch) belongs to no
+//! agent, so it takes over what the session had that was heard last. A session that was only prepared, as the continuation of
+//! an earlier conversation, has no step yet and is not at work.
+
+use std::collections::HashMap;
+
+use stepback_model::hash::Hash;
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Session, StepKind};
+use stepback_model::state::State;
+use stepback_store::Mutation;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+/// How many steps are read at first to find the last one of an agent.
+const FIRST_STEPS: u64 = 32;
+
+impl Workspace<'_> {
+    /// The agent session that was heard last before the step numbered `before`, or now.
+    pub fn session_at_work(&self, before: Option<u64>) -> Result<Option<Session>, EngineError> {
+        Ok(self.last_agent_step(before)?.map(|(session, _)| session))
+    }
+
+    /// The last step of an agent before the one numbered `before`, or now, and its session.
+    fn last_agent_step(
+        &self,
+        before: Option<u64>,
+    ) -> Result<Option<(Session, StoredCheckpoint)>, EngineError> {
+        let sessions = self.agent_sessions()?.into_iter().filter(|session| !session.info.imported);
+        let sessions: HashMap<SessionId, Session> = sessions.map(|session| (session.id, session)).collect();
+        let (mut before, mut limit) = (before, FIRST_STEPS);
+        while !sessions.is_empty() {
+            let query = Query { before, limit: Some(limit), ..Query::default() };
+            let steps = self.store().steps(self.record.id, &query)?;
+            let session = |stored: &StoredCheckpoint| sessions.get(&stored.checkpoint.step.session).cloned();
+            let mut found = steps.iter().filter_map(|stored| session(stored).zip(Some(stored.clone())));
+            if let Some(found) = found.next() {
+                return Ok(Some(found));
+            }
+            let Some(oldest) = steps.last() else { break };
+            before = Some(oldest.checkpoint.step.number);
+            limit *= 4;
+        }
+        Ok(None)
+    }
+
+    /// Notes which conversation a branch has that is left: that of the session at work.
+    pub(crate) fn note_conversation(&self, branch: &str) -> Result<Option<Mutation>, EngineError> {
+        let name = self.conversation_ref(branch);
+        let expected = self.store().reference(&name)?;
+        let last = self.last_agent_step(None)?.map(|(_, stored)| stored.checkpoint.step.id);
+        Ok(last.map(|value| Mutation::SetRef { name, expected, value }))
+    }
+
+    /// The step whose conversation a branch has: the one that was noted when it was left, or its newest checkpoint.
+    pub(crate) fn conversation_of_branch(
+        &self,
+        branch: &str,
+        tip: &StoredCheckpoint,
+    ) -> Result<StepId, EngineError> {
+        let noted = self.store().reference(&self.conversation_ref(branch))?;
+        let noted = noted.map(|id| self.store().step(id)).transpose()?.flatten();
+        let newer = noted.filter(|noted| noted.checkpoint.step.number > tip.checkpoint.step.number);
+        Ok(newer.map_or(tip.checkpoint.step.id, |noted| noted.checkpoint.step.id))
+    }
+
+    fn conversation_ref(&self, branch: &str) -> String {
+        format!("conversation/{}/{branch}", self.record.id)
+    }
+
+    /// Gives a state that is about to be recorded for the person what the session at work has besides files.
+    pub(crate) fn fill_session_slots(&self, state: &mut State) -> Result<(), EngineError> {
+        if let Some(session) = self.session_at_work(None)? {
+            state.conversation = session.info.tip;
+            state.memory = session.info.slots.memory;
+            state.task = session.info.slots.task;
+            state.env = session.info.slots.env;
+            state.reasoning = session.info.slots.reasoning;
+        }
+        Ok(())
+    }
+
+    /// The session whose conversation the state of a step has; `None` if no agent had been recorded then.
+    pub fn session_of_conversation(&self, at: &StoredCheckpoint) -> Result<Option<Session>, EngineError> {
+        let source = self.conversation_source(at)?;
+        let own = self.store().session(source.checkpoint.step.session)?;
+        match own.filter(|session| session.agent != Session::PERSON) {
+            Some(session) => Ok(Some(session)),
+            None => self.session_at_work(Some(source.checkpoint.step.number)),
+        }
+    }
+
+    /// The last message of the conversation that `session` had at a step, whatever session the step belongs to.
+    pub fn conversation_at(
+        &self,
+        session: &Session,
+        at: &StoredCheckpoint,
+    ) -> Result<Option<Hash>, EngineError> {
+        let source = self.conversation_source(at)?;
+        let tip = |stored: &StoredCheckpoint| -> Result<Option<Hash>, EngineError> {
+            Ok(State::load(self.store(), stored.checkpoint.step.state)?.conversation)
+        };
+        let holder = self.session_of_conversation(&source)?;
+        if holder.is_some_and(|holder| holder.id == session.id)
+            && let Some(tip) = tip(&source)?
+        {
+            return Ok(Some(tip));
+        }
+        let query = Query {
+            session: Some(session.id),
+            before: Some(source.checkpoint.step.number.saturating_add(1)),
+            limit: Some(1),
+            ..Query::default()
+        };
+        match self.store().steps(self.record.id, &query)?.first() {
+            Some(last) => tip(last),
+            None => Ok(None),
+        }
+    }
+
+    /// The step that a step of the person has its conversation from: a rewind that takes the conversation back has that of its
+    /// target, and a switch that of the branch.
+    fn conversation_source(&self, at: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
+        let mut source = at.clone();
+        // Each refers to an earlier step.
+        loop {
+            let step = &source.checkpoint.step;
+            let from = match step.kind {
+                StepKind::BranchSwitched => step.parent,
+                StepKind::Rewind => {
+                    let detail = self.detail_of(step)?;
+                    let from = detail.as_ref().and_then(|detail| detail.get("conversation_from")?.as_str());
+                    from.and_then(StepId::from_hex)
+                }
+                _ => None,
+            };
+            match from.map(|id| self.store().step(id)).transpose()?.flatten() {
+                Some(earlier) if earlier.checkpoint.step.number < step.number => source = earlier,
+                _ => return Ok(source),
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Taking back single changes: some by their numbers, the last so many, or all.
+//!
+//! Named by its number, any change goes. Otherwise only changes of agents count, or those of one session: what the user or
+//! another session changed stays and is listed with its author, unless everything was asked for. A workspace in which no agent
+//! has worked holds only the user's own changes, so those are meant there.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use stepback_model::hash::Hash;
+use stepback_model::ids::SessionId;
+use stepback_model::plan::Plan;
+use stepback_model::state::GitState;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::changes::{Numbered, mark};
+use crate::direct::links_leading_out;
+use crate::error::EngineError;
+use crate::hunks;
+use crate::kept::{Audience, KeptAgainst, KeptChange, Others, list_authors};
+use crate::path_filter::PathFilter;
+use crate::revert::{Lookup, Reverter};
+use crate::rewind::{Prepared, Request};
+use crate::workspace::{Present, StoreSource, Workspace, describe};
+
+/// Whose changes a request without numbers is about.
+enum Whose {
+    Everyone,
+    /// The user's own, because no agent has worked here.
+    OnlyUser,
+    Agents,
+    Session(SessionId),
+}
+
+impl Whose {
+    fn includes(&self, numbered: &Numbered) -> bool {
+        match self {
+            Self::Everyone | Self::OnlyUser => true,
+            Self::Agents => numbered.who.session().is_some(),
+            Self::Session(session) => numbered.who.is_session(*session),
+        }
+    }
+
+    /// Whether a change that `session` may have made could be one of them.
+    fn concerns(&self, session: SessionId) -> bool {
+        match self {
+            Self::Session(wanted) => *wanted == session,
+            _ => true,
+        }
+    }
+}
+
+/// The changes that go, and those among them that stay, both oldest first.
+struct Selection<'n> {
+    chosen: Vec<&'n Numbered>,
+    others: Vec<&'n Numbered>,
+}
+
+impl Workspace<'_> {
+    /// Plans to take back single changes.
+    pub(crate) fn prepare_changes(&self, request: &Request) -> Result<Prepared, EngineError> {
+        let filter = PathFilter::new(&request.paths)?;
+        let lock = self.lock_exclusive()?;
+        let present = self.committed_present()?;
+        let since = request.target.as_ref().map(|target| self.kept_base(target)).transpose()?;
+        let mut listed = self.numbered_changes_against(&present.state, since.as_ref())?;
+        let databases = self.database_files(&filter, listed.iter().map(|numbered| &numbered.change))?;
+        listed.retain(|numbered| {
+            filter.matches(&numbered.change.path) || databases.contains(&numbered.change.path)
+        });
+        let whose = self.whose_changes(request)?;
+        let Selection { chosen, others } = match request.changes.as_slice() {
+            [] => self.select(request, &whose, &listed),
+            numbers => self.select_numbered(request, numbers, &listed)?,
+        };
+        let mut plan = self.plan_to_take_back(&chosen, &present, &request.hunks)?;
+        // A part of a change that goes leaves the change on the list.
+        let marked = if request.hunks.is_empty() { chosen.as_slice() } else { &[] };
+        let detail = self.store_marks(marked, &plan, None, &HashSet::new())?;
+        self.name_conflicts(&mut plan, &listed, &chosen, request.audience)?;
+        let source = StoreSource(self.store());
+        let oldest =
+            (chosen.first().into_iter().chain(others.first())).min_by_key(|numbered| numbered.number);
+        let against = KeptAgainst {
+            base: Lookup::new(&source, oldest.and_then(|numbered| numbered.before)),
+            present: Lookup::new(&source, present.state.files),
+            plan: &plan,
+        };
+        let concerns = |session| whose.concerns(session);
+        let Others { kept, uncertain } = self.kept_of(&others, against, request.audience, concerns, true)?;
+        let mut everything_changes: Vec<_> = kept.iter().map(|change| change.path.clone()).collect();
+        for left in uncertain {
+            everything_changes.push(left.path.clone());
+            if !plan.left_alone.iter().any(|known| known.path == left.path) {
+                plan.left_alone.push(left);
+            }
+        }
+        everything_changes.sort_by(|a, b| a.cmp_by_components(b));
+        everything_changes.dedup();
+        let mut warnings = links_leading_out(&plan);
+        if matches!(whose, Whose::OnlyUser) && !chosen.is_empty() && request.changes.is_empty() {
+            let own = match request.audience {
+                Audience::User => "your own",
+                Audience::Agent => "the user's own",
+            };
+            warnings.push(format!("no agent has worked in this workspace, so this is about {own} changes"));
+        }
+        let unchanged_because = match plan.is_empty() {
+            true => Some(self.why_unchanged(request, &whose, &chosen, &plan, &kept)?),
+            false => None,
+        };
+        let prepared = self.prepared(plan, warnings, summary(request, &chosen), false, None, detail)?;
+        Ok(Prepared { present, lock: Some(lock), kept, everything_changes, unchanged_because, ..prepared })
+    }
+
+    fn whose_changes(&self, request: &Request) -> Result<Whose, EngineError> {
+        Ok(match request.session {
+            _ if request.everything => Whose::Everyone,
+            Some(session) => Whose::Session(session),
+            None if self.agent_sessions()?.is_empty() => Whose::OnlyUser,
+            None => Whose::Agents,
+        })
+    }
+
+    /// The last so many changes of `whose`, or all of them, and what others changed meanwhile.
+    fn select<'n>(&self, request: &Request, whose: &Whose, listed: &'n [Numbered]) -> Selection<'n> {
+        // A list that was begun anew holds what came after, unless a point says from where.
+        let cleared = match request.target {
+            Some(_) => 0,
+            None => self.session.info.cleared.unwrap_or(0),
+        };
+        let mut among: Vec<&Numbered> = (listed.iter())
+            .filter(|numbered| {
+                !numbered.taken_back && numbered.step.is_none_or(|(_, number)| number > cleared)
+            })
+            .collect();
+        if let (Some(last), false) = (request.last, request.all) {
+            let own: Vec<usize> = (among.iter().enumerate())
+                .filter(|(_, numbered)| whose.includes(numbered))
+                .map(|(at, _)| at)
+                .collect();
+            let from = match (last, own.len().checked_sub(last)) {
+                (0, _) => among.len(),
+                (_, Some(skipped)) => own[skipped],
+                (_, None) => 0,
+            };
+            among.drain(..from);
+        }
+        let (chosen, others) = among.into_iter().partition(|numbered| whose.includes(numbered));
+        Selection { chosen, others }
+    }
+
+    /// The changes with these numbers, whoever made them.
+    fn select_numbered<'n>(
+        &self,
+        request: &Request,
+        numbers: &[usize],
+        listed: &'n [Numbered],
+    ) -> Result<Selection<'n>, EngineError> {
+        let known = |number: usize| listed.iter().find(|numbered| numbered.number == number);
+        for &number in numbers {
+            let Some(numbered) = known(number) else {
+                let mut left = listed.iter().filter(|numbered| !numbered.taken_back);
+                let first = left.next();
+                let range = match (first, left.next_back().or(first)) {
+                    (Some(first), Some(last)) => {
+                        let (first, last) = (first.number, last.number);
+                        format!("changes {first} to {last} are listed by \"stepback changes\"")
+                    }
+                    _ => "no changes are recorded".into(),
+                };
+                return Err(EngineError::Input(format!("there is no change {number}: {range}")));
+            };
+            if let Some(session) = request.session
+                && !numbered.who.is_session(session)
+            {
+                let author = self.change_author(&numbered.who)?.name(request.audience);
+                return Err(EngineError::Input(format!(
+                    "change {number} ({}) was made by {author}, not by {}",
+                    numbered.change.path,
+                    self.whose(&HashSet::from([session]))?
+                )));
+            }
+        }
+        let chosen = listed.iter().filter(|numbered| numbers.contains(&numbered.number)).collect();
+        Ok(Selection { chosen, others: Vec::new() })
+    }
+
+    /// Why taking back `chosen` changes no file.
+    fn why_unchanged(
+        &self,
+        request: &Request,
+        whose: &Whose,
+        chosen: &[&Numbered],
+        plan: &Plan,
+        kept: &[KeptChange],
+    ) -> Result<String, EngineError> {
+        let after = request.target.as_ref().map(|target| format!(" after {}", describe(target)));
+        let after = after.unwrap_or_default();
+        let who = match whose {
+            Whose::Session(session) => self.whose(&HashSet::from([*session]))?,
+            Whose::Agents => "an agent".into(),
+            Whose::Everyone | Whose::OnlyUser => {
+                return Ok(match (chosen, plan.left_alone.is_empty()) {
+                    ([], _) => format!("no change{after} is listed"),
+                    (_, true) => "the files already are as they were before these changes".into(),
+                    (_, false) => "what differs is left alone for the reasons listed".into(),
+                });
+            }
+        };
+        let made_by_others = match kept {
+            [] => String::new(),
+            kept => format!(": what differs was changed by {}", list_authors(kept, request.audience)),
+        };
+        Ok(match (chosen, plan.left_alone.is_empty()) {
+            ([], true) => format!("no change{after} by {who} is left to take back{made_by_others}"),
+            ([], false) => format!("no change{after} is known to be by {who}{made_by_others}"),
+            (_, true) => format!("what {who} changed{after} is already as it was before{made_by_others}"),
+            (_, false) => format!("what {who} changed{after} is left alone for the reasons listed"),
+        })
+    }
+
+    /// The plan that takes back `chosen`, the newest first, merged with what came later.
+    pub(crate) fn plan_to_take_back(
+        &self,
+        chosen: &[&Numbered],
+        present: &Present,
+        hunks: &[usize],
+    ) -> Result<Plan, EngineError> {
+        let source = StoreSource(self.store());
+        let batch = self.store().begin()?;
+        let mut reverter = Reverter::new(&source, &*batch, present.state.files);
+        match (hunks, chosen) {
+            ([], _) => {
+                for numbered in chosen.iter().rev() {
+                    reverter
+                        .take_back_visible(&numbered.change, &mut Lookup::new(&source, numbered.before))?;
+                }
+            }
+            (hunks, [one]) => {
+                let part = hunks::without(&source, &*batch, &one.change, hunks)?;
+                reverter.take_back(&part)?;
+            }
+            _ => {
+                return Err(EngineError::Input(
+                    "--hunk needs exactly one change: name it with --change N".into(),
+                ));
+            }
+        }
+        let oldest = chosen.first().and_then(|numbered| numbered.before);
+        let mut plan = reverter.finish(&mut Lookup::new(&source, oldest))?;
+        let finished = batch.finish()?;
+        self.store().commit(Some(finished), &[])?;
+        self.complete_databases_of(&mut plan, chosen, &present.state)?;
+        Ok(plan)
+    }
+
+    /// Remembers which changes go, so that they are not listed as changes any more.
+    pub(crate) fn store_marks(
+        &self,
+        chosen: &[&Numbered],
+        plan: &Plan,
+        target: Option<&StoredCheckpoint>,
+        sessions: &HashSet<SessionId>,
+    ) -> Result<Option<Hash>, EngineError> {
+        let left = |numbered: &Numbered| plan.left_alone.iter().any(|left| left.path == numbered.change.path);
+        let marks: Vec<Value> = (chosen.iter())
+            .filter(|numbered| !left(numbered))
+            .filter_map(|numbered| Some(mark(numbered.step?.0, numbered.change.path.as_bytes())))
+            .collect();
+        if marks.is_empty() && target.is_none() {
+            return Ok(None);
+        }
+        let sessions = sorted(sessions);
+        let target = target.map(|target| target.checkpoint.step.number);
+        let mut value = json!({ "target": target, "sessions": sessions });
+        if !marks.is_empty() {
+            value["took_back"] = marks.into();
+        }
+        self.store_detail(&value).map(Some)
+    }
+
+    /// Remembers which step a rewind goes to and whose steps it takes back, which the line alone cannot tell: a step without
+    /// files of its own is not on it, and other sessions stay where they are. `about` has the sessions, and whether nobody else
+    /// changed anything; without it, everybody is meant.
+    pub(crate) fn store_target(
+        &self,
+        target: &StoredCheckpoint,
+        about: Option<&(HashSet<SessionId>, bool)>,
+    ) -> Result<Option<Hash>, EngineError> {
+        let mut value = json!({ "target": target.checkpoint.step.number });
+        if let Some((sessions, is_everything)) = about {
+            value["sessions"] = sorted(sessions).into();
+            value["whole"] = (*is_everything).into();
+        }
+        self.store_detail(&value).map(Some)
+    }
+
+    fn store_detail(&self, value: &Value) -> Result<Hash, EngineError> {
+        let batch = self.store().begin()?;
+        let hash = stepback_model::json::store(&*batch, value, None)
+            .map_err(|error| EngineError::Input(error.to_string()))?;
+        self.store().commit(Some(batch.finish()?), &[])?;
+        Ok(hash)
+    }
+
+    /// A prepared rewind without its present, which the caller has.
+    pub(crate) fn prepared(
+        &self,
+        plan: Plan,
+        warnings: Vec<String>,
+        summary: String,
+        git: bool,
+        git_target: Option<GitState>,
+        detail: Option<Hash>,
+    ) -> Result<Prepared, EngineError> {
+        Ok(Prepared {
+            plan,
+            warnings,
+            summary,
+            git,
+            by: None,
+            onto: None,
+            present: Present::nothing(),
+            git_target,
+            detail,
+            branches: None,
+            conversation_from: None,
+            lock: None,
+            kept: Vec::new(),
+            everything_changes: Vec::new(),
+            unchanged_because: None,
+            epoch: self.store().epoch()?,
+            held: Vec::new(),
+            forced: false,
+        })
+    }
+}
+
+/// Sessions as they are written down.
+fn sorted(sessions: &HashSet<SessionId>) -> Vec<String> {
+    let mut sessions: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
+    sessions.sort();
+    sessions
+}
+
+fn summary(request: &Request, chosen: &[&Numbered]) -> String {
+    let numbers: Vec<String> = chosen.iter().map(|numbered| numbered.number.to_string()).collect();
+    match numbers.as_slice() {
+        [] => "take back no change".to_string(),
+        [one] if !request.hunks.is_empty() => {
+            let hunks: Vec<String> = request.hunks.iter().map(usize::to_string).collect();
+            format!("take back hunk {} of change {one}", hunks.join(", "))
+        }
+        [one] => format!("take back change {one}"),
+        [first, .., last] if numbers.len() > 8 => {
+            format!("take back {} changes, {first} to {last}", numbers.len())
+        }
+        _ => format!("take back changes {}", numbers.join(", ")),
+    }
+}

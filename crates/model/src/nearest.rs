@@ -1,0 +1,39 @@
+//! The known word that a misspelt one probably means.
+
+use crate::when::edit_distance;
+
+/// The one of `known` that is most like `word`, unless none is like it at all. Case does not count, nor how words are joined.
+pub fn nearest_word<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| {
+        let letters = text.chars().filter(|c| !matches!(c, '-' | '_' | ' '));
+        letters.flat_map(char::to_lowercase).collect::<String>()
+    };
+    let wanted = plain(word);
+    let distance = |known: &str| {
+        let known = plain(known);
+        // Who writes half of a name means it.
+        let is_part = wanted.len() > 2 && (known.starts_with(&wanted) || wanted.starts_with(&known));
+        if is_part { 1 } else { edit_distance(&wanted, &known) }
+    };
+    let (distance, found) = known.into_iter().map(|known| (distance(known), known)).min()?;
+    (distance * 2 <= wanted.chars().count().max(2)).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_word_is_found_and_an_unrelated_one_is_not() {
+        let known = ["limit", "after", "min_duration", "session"];
+        for (word, found) in [
+            ("limt", Some("limit")),
+            ("minDuration", Some("min_duration")),
+            ("sesion_id", Some("session")),
+            ("Limit", Some("limit")),
+            ("zzzz", None),
+        ] {
+            assert_eq!(nearest_word(word, known), found, "{word}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Sessions, what is known about one while it runs, and its open calls.
+
+use serde::{Deserialize, Serialize};
+
+use super::first_half;
+use crate::hash::{Hash, ObjectKind};
+use crate::ids::{SessionId, StepId, WorkspaceId};
+use crate::time::Timestamp;
+
+/// One recorded run of one agent, or of the person at the command line, in one workspace.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// Where it runs.
+    pub workspace: WorkspaceId,
+    /// Who runs: an agent's name, or [`Session::PERSON`].
+    pub agent: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// What is known about it by now.
+    pub info: SessionInfo,
+}
+
+/// What is known about a session; it grows while the session runs. It is written with every step, so that what is not known is
+/// not written.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionInfo {
+    /// The agent's own id of it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub external: Option<String>,
+    /// Where the agent runs, if not at the root of the workspace.
+    #[serde(skip_serializing_if = "is_default")]
+    pub directory: Option<String>,
+    /// The file the agent writes the conversation to.
+    #[serde(skip_serializing_if = "is_default")]
+    pub transcript: Option<String>,
+    /// How the agent was started, if we did it: what a rerun starts again.
+    #[serde(skip_serializing_if = "is_default")]
+    pub started: Option<Started>,
+    /// The model, as last seen.
+    #[serde(skip_serializing_if = "is_default")]
+    pub model: Option<String>,
+    /// The first prompt, shortened.
+    #[serde(skip_serializing_if = "is_default")]
+    pub title: Option<String>,
+    /// When it last did something.
+    #[serde(skip_serializing_if = "is_default")]
+    pub seen_at: Option<Timestamp>,
+    /// When it ended, if it said so.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ended_at: Option<Timestamp>,
+    /// The session and step it was forked from.
+    #[serde(skip_serializing_if = "is_default")]
+    pub forked_from: Option<(SessionId, StepId)>,
+    /// Whether it was taken from the agent's own record instead of being watched.
+    #[serde(skip_serializing_if = "is_default")]
+    pub imported: bool,
+    /// Model turns so far.
+    #[serde(skip_serializing_if = "is_default")]
+    pub iteration: u64,
+    /// The turn at which files were last looked at.
+    #[serde(skip_serializing_if = "is_default")]
+    pub looked: u64,
+    /// The agent's id of the present turn, if it has one.
+    #[serde(skip_serializing_if = "is_default")]
+    pub turn: Option<String>,
+    /// Calls that began and have not ended, and those that ended since the last scan.
+    #[serde(skip_serializing_if = "is_default")]
+    pub open: Vec<OpenCall>,
+    /// Start steps of calls that were closed without a reported end, the newest last. A checkpoint that was made while such a
+    /// call was still taken for running names it as an author; what it says is not certain.
+    #[serde(skip_serializing_if = "is_default")]
+    pub abandoned: Vec<StepId>,
+    /// Start steps of calls whose end was reported after they had been closed without one, the newest last.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ended_late: Vec<StepId>,
+    /// The last message of the conversation so far.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tip: Option<Hash>,
+    /// How far the transcript was read, in the words of whoever reads it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cursor: Option<serde_json::Value>,
+    /// The task list, the memory and the environment as last seen.
+    #[serde(skip_serializing_if = "is_default")]
+    pub slots: Slots,
+    /// Changes up to this step are no longer listed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cleared: Option<u64>,
+    /// The prompt that is being worked on.
+    #[serde(skip_serializing_if = "is_default")]
+    pub prompt: Option<StepId>,
+    /// What it costs so far, in millionths of a dollar.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cost: u64,
+}
+
+/// Whether a field need not be written: one that is missing has its default.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// How an agent was started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Started {
+    /// The command.
+    pub argv: Vec<String>,
+    /// Where it was given.
+    pub directory: String,
+    /// The home directory.
+    pub home: String,
+    /// Where temporary files are.
+    pub temp: String,
+}
+
+/// Slots of a state that do not come from the workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Slots {
+    /// See [`crate::state::State::memory`].
+    pub memory: Option<Hash>,
+    /// See [`crate::state::State::task`].
+    pub task: Option<Hash>,
+    /// See [`crate::state::State::env`].
+    pub env: Option<Hash>,
+    /// See [`crate::state::State::reasoning`].
+    pub reasoning: Option<Hash>,
+}
+
+/// A call that began and has not ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// The agent's id of the call.
+    pub call: String,
+    /// The step at which it began.
+    pub step: StepId,
+    /// The tool.
+    pub tool: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// The sub-agent that called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Whether it can change something.
+    pub changes: bool,
+    /// Paths it names, relative to the workspace.
+    pub paths: Vec<String>,
+    /// Whether it changes nothing but the paths it names, as an editing tool does and a shell does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_named: bool,
+    /// Whether another call of the same worker has ended since this one began: the next call belongs to another batch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overtaken: bool,
+    /// Whether its input was changed at a breakpoint, so that its end may come with another id.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
+    /// Whether it is over, and the workspace was not scanned since.
+    #[serde(default)]
+    pub ended: bool,
+    /// Whether it was closed without a reported end: it may have been refused, interrupted or killed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
+    /// How long it waited at a breakpoint before it ran, in microseconds.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub waited: u64,
+}
+
+impl Session {
+    /// The agent name of the session that a person's own commands belong to.
+    pub const PERSON: &'static str = "person";
+    /// What the session is called that holds the gaps of an agent: events of which not even the session is known.
+    pub const GAPS: &'static str = "gaps";
+
+    /// The id of the session that `agent` calls `external`: the same one whoever asks, so that several processes can record
+    /// one session without asking each other.
+    pub fn id_of(workspace: WorkspaceId, agent: &str, external: &str) -> SessionId {
+        let name = format!("session {workspace} {agent} {external}");
+        SessionId::from_bytes(first_half(Hash::of(ObjectKind::Blob, name.as_bytes())))
+    }
+}

@@ -1,0 +1,230 @@
+//! Steps and checkpoints.
+
+use serde::{Deserialize, Serialize};
+
+use super::first_half;
+use crate::hash::{Hash, ObjectKind};
+use crate::ids::{OpId, SessionId, StepId};
+use crate::json::Root;
+use crate::time::Timestamp;
+
+/// What a step is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepKind {
+    /// A task came up.
+    TaskCreated,
+    /// A task was given to somebody.
+    TaskAssigned,
+    /// Work on a task began.
+    TaskStarted,
+    /// A task is done.
+    TaskCompleted,
+    /// A task was given up.
+    TaskFailed,
+    /// A tool is about to run: the moment before its effect.
+    ToolStart,
+    /// A tool has run.
+    ToolEnd,
+    /// A model is about to be asked.
+    ModelStart,
+    /// A model has answered.
+    ModelEnd,
+    /// Anything else an agent did: a session began or ended, a message was shown, a sub-agent stopped.
+    AgentStep,
+    /// Something was decided: a permission given, a call denied.
+    Decision,
+    /// Something other than files changed: the conversation was compacted, the model switched.
+    StateChange,
+    /// A person said something.
+    UserInput,
+    /// Something went wrong.
+    Error,
+    /// A state was kept.
+    Checkpoint,
+    /// The workspace was taken to another state (by a rewind, an undo or a redo).
+    Rewind,
+    /// A branch was made.
+    BranchCreated,
+    /// Another branch is the present one.
+    BranchSwitched,
+    /// An agent was stopped at a breakpoint.
+    BreakpointHit,
+    /// Something could not be recorded.
+    Gap,
+    /// What an agent thinks changed: a hypothesis, evidence, a belief, a gap in its knowledge, a check, a note.
+    Reasoning,
+}
+
+impl StepKind {
+    /// Every kind.
+    pub const ALL: [Self; 21] = [
+        Self::TaskCreated,
+        Self::TaskAssigned,
+        Self::TaskStarted,
+        Self::TaskCompleted,
+        Self::TaskFailed,
+        Self::ToolStart,
+        Self::ToolEnd,
+        Self::ModelStart,
+        Self::ModelEnd,
+        Self::AgentStep,
+        Self::Decision,
+        Self::StateChange,
+        Self::UserInput,
+        Self::Error,
+        Self::Checkpoint,
+        Self::Rewind,
+        Self::BranchCreated,
+        Self::BranchSwitched,
+        Self::BreakpointHit,
+        Self::Gap,
+        Self::Reasoning,
+    ];
+
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TaskCreated => "task-created",
+            Self::TaskAssigned => "task-assigned",
+            Self::TaskStarted => "task-started",
+            Self::TaskCompleted => "task-completed",
+            Self::TaskFailed => "task-failed",
+            Self::ToolStart => "tool-start",
+            Self::ToolEnd => "tool-end",
+            Self::ModelStart => "model-start",
+            Self::ModelEnd => "model-end",
+            Self::AgentStep => "agent-step",
+            Self::Decision => "decision",
+            Self::StateChange => "state-change",
+            Self::UserInput => "user-input",
+            Self::Error => "error",
+            Self::Checkpoint => "checkpoint",
+            Self::Rewind => "rewind",
+            Self::BranchCreated => "branch-created",
+            Self::BranchSwitched => "branch-switched",
+            Self::BreakpointHit => "breakpoint-hit",
+            Self::Gap => "gap",
+            Self::Reasoning => "reasoning",
+        }
+    }
+
+    /// Parses the stable name.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Whether such steps are made by stepback itself, and never reported by anybody.
+    pub fn is_own(self) -> bool {
+        matches!(
+            self,
+            Self::Checkpoint | Self::Rewind | Self::BranchCreated | Self::BranchSwitched | Self::Reasoning
+        )
+    }
+}
+
+/// One fact in a session's log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// Its id.
+    pub id: StepId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// `#1`, `#2`, … within the workspace, whatever session it belongs to. Zero until the store has assigned it.
+    pub number: u64,
+    /// The step whose state this one grew from. After a rewind this is not the step before it.
+    pub parent: Option<StepId>,
+    /// What it is.
+    pub kind: StepKind,
+    /// When.
+    pub at: Timestamp,
+    /// The state after it.
+    pub state: Hash,
+    /// One line for people.
+    pub summary: String,
+    /// What else is known of it.
+    #[serde(flatten)]
+    pub facts: Facts,
+}
+
+impl Step {
+    /// The id of the step that records an event of this kind which the agent calls `key`: the same one however often the
+    /// event is delivered. Ids of one session have the same last four bytes, so that a store can keep them together.
+    pub fn id_of(session: SessionId, kind: StepKind, key: &str) -> StepId {
+        let name = format!("step {session} {} {key}", kind.as_str());
+        let mut id = first_half(Hash::of(ObjectKind::Blob, name.as_bytes()));
+        id[12..].copy_from_slice(&session.as_bytes()[..4]);
+        StepId::from_bytes(id)
+    }
+}
+
+/// What is known of a step besides its place in history; most of it only of what agents do.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// The model turn it belongs to, counted from 1; 0 for what happened before the first.
+    pub iteration: u64,
+    /// The sub-agent that did it.
+    pub worker: Option<String>,
+    /// The agent's id of the call it starts or ends.
+    pub call: Option<String>,
+    /// The tool or model.
+    pub tool: Option<String>,
+    /// Whether it went wrong.
+    pub failed: bool,
+    /// How long it took, in microseconds.
+    pub duration: Option<u64>,
+    /// Input, output, error and the rest: a [`crate::json`] value.
+    pub detail: Option<Root>,
+}
+
+/// What made a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// A person asked for it.
+    Manual,
+    /// stepback made it by itself, before changing something.
+    Automatic,
+    /// A timer made it.
+    Scheduled,
+}
+
+impl Trigger {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Automatic => "automatic",
+            Self::Scheduled => "scheduled",
+        }
+    }
+
+    /// Parses the stable name.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Manual, Self::Automatic, Self::Scheduled].into_iter().find(|trigger| trigger.as_str() == text)
+    }
+}
+
+/// What a person may say about a checkpoint, now or later.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Annotation {
+    /// A short name that points can use.
+    pub label: Option<String>,
+    /// Free text.
+    pub note: Option<String>,
+    /// Tags, in the order given.
+    pub tags: Vec<String>,
+}
+
+/// A step, and what is said about it. With a trigger it is a checkpoint: its state has files of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checkpoint {
+    /// The step.
+    pub step: Step,
+    /// Label, note and tags.
+    pub annotation: Annotation,
+    /// What made it a checkpoint; a step without files of its own has none.
+    pub trigger: Option<Trigger>,
+    /// The operation that deleted or pruned it, if one did; such a checkpoint is hidden, and its bytes may be freed.
+    pub hidden_by: Option<OpId>,
+}

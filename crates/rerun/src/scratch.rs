@@ -1,0 +1,184 @@
+//! The directory that a rerun takes place in, and that goes with it, however it ends.
+//!
+//! It holds copies of files such as `.env`, so it must not stay behind. A rerun removes it before it prints its report, since
+//! a reader that has gone away ends the program while it prints. A rerun that was killed cannot remove anything; therefore the
+//! store keeps a small file for every such directory, locked for as long as its rerun runs. Whichever command finds one that
+//! nobody holds removes the directory, then the file.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use stepback_model::record::Workspace;
+use tempfile::TempDir;
+
+/// The directory in the local part of a store that holds the locked files.
+const LEASES: &str = "reruns";
+
+/// The directory of a rerun. It is removed when this is dropped.
+#[derive(Debug)]
+pub struct ScratchDirectory {
+    path: PathBuf,
+    /// Says that somebody is responsible for the directory; nothing where the store has no directory on this machine.
+    lease: Option<Lease>,
+    keep: bool,
+}
+
+#[derive(Debug)]
+struct Lease {
+    path: PathBuf,
+    /// Held for its lock.
+    _file: File,
+}
+
+impl ScratchDirectory {
+    /// Makes one among the temporary files. `local` is the directory that the store has on this machine.
+    pub fn create(local: Option<&Path>) -> io::Result<Self> {
+        let temp = tempfile::Builder::new().prefix(Workspace::RERUN_PREFIX).tempdir()?;
+        let path = temp.path().canonicalize()?;
+        let lease = local.map(|local| Lease::take(local, &path)).transpose()?;
+        // From here on it is ours to remove.
+        let _ = TempDir::keep(temp);
+        Ok(Self { path, lease, keep: false })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves it where it is.
+    pub fn keep(mut self) -> PathBuf {
+        self.keep = true;
+        self.path.clone()
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        let is_done = self.keep || remove_tree(&self.path).is_ok();
+        if let Some(lease) = self.lease.as_ref().filter(|_| is_done) {
+            // One that stays names a directory that is gone, and the next command removes it.
+            let _ = fs::remove_file(&lease.path);
+        }
+    }
+}
+
+impl Lease {
+    fn take(local: &Path, dir: &Path) -> io::Result<Self> {
+        let leases = local.join(LEASES);
+        DirBuilder::new().recursive(true).mode(0o700).create(&leases)?;
+        // It gets its name once it is locked and complete, so that others never see it without a holder.
+        let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&leases)?;
+        file.as_file().lock()?;
+        file.write_all(dir.as_os_str().as_bytes())?;
+        let path = leases.join(dir.file_name().unwrap_or_default());
+        let file = file.persist(&path).map_err(|error| error.error)?;
+        Ok(Self { path, _file: file })
+    }
+}
+
+/// Removes the directories of reruns that were killed. `local` is the directory that the store has on this machine. What cannot
+/// be removed now is left for the next one that asks.
+pub fn remove_leftovers(local: &Path) {
+    let Ok(leases) = fs::read_dir(local.join(LEASES)) else { return };
+    for lease in leases.flatten().map(|entry| entry.path()) {
+        let Ok(file) = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&lease) else {
+            continue;
+        };
+        if file.try_lock().is_err() {
+            continue;
+        }
+        let dir = fs::read(&lease).map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
+        if dir.is_ok_and(|dir| !is_scratch(&dir) || remove_tree(&dir).is_ok()) {
+            let _ = fs::remove_file(&lease);
+        }
+    }
+}
+
+/// Whether a path is the directory of a rerun, and ours to remove.
+fn is_scratch(dir: &Path) -> bool {
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_own =
+        |metadata: fs::Metadata| metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw();
+    name.starts_with(Workspace::RERUN_PREFIX) && fs::symlink_metadata(dir).is_ok_and(is_own)
+}
+
+/// Removes a directory with all that is in it, also what its own modes protect.
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    let gone = |done: io::Result<()>| match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    if gone(fs::remove_dir_all(dir)).is_ok() {
+        return Ok(());
+    }
+    make_writable(dir);
+    gone(fs::remove_dir_all(dir))
+}
+
+/// Lets its owner change every directory below `dir`. Links are not followed.
+fn make_writable(dir: &Path) {
+    let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            make_writable(&entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(dir: &Path) {
+        let closed = dir.join("work/closed");
+        fs::create_dir_all(&closed).unwrap();
+        fs::write(closed.join(".env"), "SECRET=1").unwrap();
+        fs::set_permissions(&closed, Permissions::from_mode(0o500)).unwrap();
+    }
+
+    fn leases(store: &Path) -> usize {
+        fs::read_dir(store.join(LEASES)).map_or(0, Iterator::count)
+    }
+
+    #[test]
+    fn it_goes_with_its_owner_whatever_is_in_it() {
+        let store = tempfile::tempdir().unwrap();
+        let scratch = ScratchDirectory::create(Some(store.path())).unwrap();
+        let path = scratch.path().to_path_buf();
+        fill(&path);
+        remove_leftovers(store.path());
+        assert!(path.join("work/closed/.env").exists(), "its rerun still runs");
+        drop(scratch);
+        assert!(!path.exists());
+        assert_eq!(leases(store.path()), 0);
+    }
+
+    #[test]
+    fn what_a_killed_rerun_left_is_removed_by_the_next_command() {
+        let store = tempfile::tempdir().unwrap();
+        let mut scratch = ScratchDirectory::create(Some(store.path())).unwrap();
+        let path = scratch.path().to_path_buf();
+        fill(&path);
+        // Killed: the lock goes, and nothing else happens.
+        scratch.lease = None;
+        std::mem::forget(scratch);
+        remove_leftovers(store.path());
+        assert!(!path.exists());
+        assert_eq!(leases(store.path()), 0);
+    }
+
+    #[test]
+    fn a_kept_one_stays_and_nothing_else_is_ever_removed() {
+        let (store, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let kept = ScratchDirectory::create(Some(store.path())).unwrap().keep();
+        fs::write(store.path().join(LEASES).join("forged"), other.path().as_os_str().as_bytes()).unwrap();
+        remove_leftovers(store.path());
+        assert!(kept.exists() && other.path().exists());
+        assert_eq!(leases(store.path()), 0);
+        remove_tree(&kept).unwrap();
+    }
+}

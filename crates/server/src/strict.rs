@@ -1,0 +1,248 @@
+//! Refuses query parameters and body fields that no operation reads: a misspelt one would otherwise be ignored without a word.
+//!
+//! What an operation reads is what the description of the API says of it, so there is one list and not two. Queries are checked
+//! before the handler runs, bodies where they are read. What agents report (ingest, OTLP) is read elsewhere and is not checked
+//! here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use axum::body::to_bytes;
+use axum::extract::{MatchedPath, Query, Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use stepback_model::nearest::nearest_word;
+use utoipa::openapi::OpenApi;
+
+use crate::problem::Problem;
+
+/// Most bytes of a body that nobody reads.
+const LARGEST_UNREAD: usize = 64 << 10;
+/// How deep a body is followed. Deeper ones are nobody's.
+const DEEPEST: usize = 16;
+
+/// The names that each operation knows.
+#[derive(Debug)]
+pub struct KnownNames {
+    /// By method and path, as the router has it.
+    operations: HashMap<(String, String), Arc<OperationNames>>,
+}
+
+/// The names that one operation knows.
+#[derive(Debug)]
+struct OperationNames {
+    query: Vec<String>,
+    body: Option<BodySchema>,
+    /// Whether it reads a body, of whatever form.
+    takes_body: bool,
+}
+
+/// What the body of a request may hold.
+#[derive(Clone, Debug)]
+pub struct BodySchema {
+    schema: Value,
+    /// The whole description, which schemas refer to.
+    document: Arc<Value>,
+}
+
+impl KnownNames {
+    /// Those of a description.
+    pub fn of(description: &OpenApi) -> Self {
+        let document = Arc::new(serde_json::to_value(description).unwrap_or_default());
+        let mut operations = HashMap::new();
+        for (path, item) in fields(&document["paths"]) {
+            for (method, operation) in fields(item) {
+                let parameters = operation["parameters"].as_array().into_iter().flatten();
+                let in_query = parameters.filter(|parameter| parameter["in"] == "query");
+                let query = in_query.filter_map(|parameter| Some(parameter["name"].as_str()?.to_owned()));
+                let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+                let body = BodySchema { schema: schema.clone(), document: document.clone() };
+                let names = OperationNames {
+                    query: query.collect(),
+                    body: (!schema.is_null()).then_some(body),
+                    takes_body: !operation["requestBody"].is_null(),
+                };
+                operations.insert((method.to_uppercase(), path.clone()), Arc::new(names));
+            }
+        }
+        Self { operations }
+    }
+}
+
+/// Checks the query of a request, and says what its body may hold.
+pub async fn check(State(known): State<Arc<KnownNames>>, mut request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let method = match *request.method() {
+        Method::HEAD => Method::GET,
+        ref method => method.clone(),
+    };
+    let names = path.and_then(|path| known.operations.get(&(method.to_string(), path)));
+    if let Some(names) = names {
+        // What is no query at all is refused by whoever reads it.
+        let asked = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
+        let asked = asked.map(|Query(asked)| asked).unwrap_or_default();
+        if let Some((name, _)) = asked.iter().find(|(name, _)| !names.query.contains(name)) {
+            let known = names.query.iter().map(String::as_str).collect::<Vec<_>>();
+            return unknown_name("query parameter", name, &known).into_response();
+        }
+        if let Some(body) = &names.body {
+            request.extensions_mut().insert(body.clone());
+        }
+        if !names.takes_body && method != Method::GET {
+            request = match without_fields(request).await {
+                Ok(request) => request,
+                Err(problem) => return problem.into_response(),
+            };
+        }
+    }
+    next.run(request).await
+}
+
+/// Refuses a body with fields where no body is read.
+async fn without_fields(request: Request) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, LARGEST_UNREAD).await;
+    let body = body.map_err(|_| Problem::usage("there is no body here, and a large one was sent"))?;
+    if let Ok(Value::Object(given)) = serde_json::from_slice(&body)
+        && let Some(name) = given.keys().next()
+    {
+        return Err(unknown_name("field", name, &[]));
+    }
+    Ok(Request::from_parts(parts, body.into()))
+}
+
+impl BodySchema {
+    /// The schema of a component.
+    pub fn component(description: &OpenApi, name: &str) -> Self {
+        let document = Arc::new(serde_json::to_value(description).unwrap_or_default());
+        Self { schema: document["components"]["schemas"][name].clone(), document }
+    }
+
+    /// Refuses a body with a field that nothing reads.
+    pub fn check(&self, body: &Value) -> Result<(), Problem> {
+        self.unknown(&self.schema, body, DEEPEST).map_or(Ok(()), Err)
+    }
+
+    fn unknown(&self, schema: &Value, value: &Value, depth: usize) -> Option<Problem> {
+        let depth = depth.checked_sub(1)?;
+        match value {
+            Value::Object(given) => {
+                let mut known = Names::default();
+                self.gather(schema, value, &mut known, DEEPEST);
+                for (name, value) in given {
+                    match known.fields.get(name.as_str()) {
+                        Some(schema) => {
+                            if let Some(problem) = self.unknown(schema, value, depth) {
+                                return Some(problem);
+                            }
+                        }
+                        None if known.is_open || known.fields.is_empty() => {}
+                        None => {
+                            let names = known.fields.keys().copied().collect::<Vec<_>>();
+                            return Some(unknown_name("field", name, &names));
+                        }
+                    }
+                }
+                None
+            }
+            Value::Array(items) => {
+                let of = self.resolve(schema).get("items")?;
+                items.iter().find_map(|item| self.unknown(of, item, depth))
+            }
+            _ => None,
+        }
+    }
+
+    /// The fields that a schema knows for an object like this one.
+    fn gather<'a>(&'a self, schema: &'a Value, value: &Value, names: &mut Names<'a>, depth: usize) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        let schema = self.resolve(schema);
+        names.is_open |= schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
+        names.fields.extend(fields(&schema["properties"]).map(|(name, schema)| (name.as_str(), schema)));
+        for part in schema["allOf"].as_array().into_iter().flatten() {
+            self.gather(part, value, names, depth);
+        }
+        let choices = ["oneOf", "anyOf"].into_iter().filter_map(|word| schema[word].as_array()).flatten();
+        for choice in choices.filter(|choice| self.is_meant(choice, value, depth)) {
+            self.gather(choice, value, names, depth);
+        }
+    }
+
+    /// Whether one of several schemas can be the one of this object: every word that it fixes is there.
+    fn is_meant(&self, schema: &Value, value: &Value, depth: usize) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return true };
+        let schema = self.resolve(schema);
+        let own = fields(&schema["properties"]).all(|(name, field)| {
+            let words = self.resolve(field)["enum"].as_array();
+            words.is_none_or(|words| value.get(name).is_none_or(|given| words.contains(given)))
+        });
+        let parts = schema["allOf"].as_array().into_iter().flatten();
+        own && parts.into_iter().all(|part| self.is_meant(part, value, depth))
+    }
+
+    fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
+        let place = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
+        place.and_then(|place| self.document.pointer(place)).unwrap_or(schema)
+    }
+}
+
+/// Names of fields, and whether there may be others.
+#[derive(Default)]
+struct Names<'a> {
+    fields: BTreeMap<&'a str, &'a Value>,
+    is_open: bool,
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+/// That a name is unknown, and which one may be meant.
+fn unknown_name(what: &str, name: &str, known: &[&str]) -> Problem {
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+    let problem = Problem::usage(format!("there is no {what} \"{shown}\" here"));
+    if known.is_empty() {
+        return problem.hint(format!("there is no {what} at all"));
+    }
+    let problem = match nearest_word(name, known.iter().copied()) {
+        Some(nearest) => problem.hint(format!("did you mean \"{nearest}\"?")),
+        None => problem,
+    };
+    problem.hint(format!("there are {}", known.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema(name: &str) -> BodySchema {
+        BodySchema::component(&crate::api::router().1, name)
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_the_nearest_one() {
+        let branch = schema("NewBranch");
+        branch.check(&json!({ "name": "x" })).unwrap();
+        let problem = branch.check(&json!({ "nmae": "x" })).unwrap_err();
+        assert_eq!((problem.status, problem.detail.as_str()), (400, "there is no field \"nmae\" here"));
+        assert_eq!(problem.hints[0], "did you mean \"name\"?");
+    }
+
+    #[test]
+    fn what_one_answer_takes_is_unknown_to_another() {
+        let say = schema("Say");
+        say.check(&json!({ "answer": "deny", "reason": "no" })).unwrap();
+        say.check(&json!({ "answer": "edit", "input": { "anything": { "goes": 1 } } })).unwrap();
+        assert!(say.check(&json!({ "answer": "resume", "reason": "no" })).is_err());
+        // The same on a live connection.
+        let request = schema("Request");
+        request
+            .check(&json!({ "id": 1, "do": "answer", "stop": "s", "answer": "deny", "reason": "no" }))
+            .unwrap();
+        assert!(request.check(&json!({ "id": 1, "do": "pause", "sesion": "s" })).is_err());
+    }
+}

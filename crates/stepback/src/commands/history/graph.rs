@@ -1,0 +1,159 @@
+//! The lanes of `stepback timeline`: the present line on the left, other branches and what was rolled back beside it, each
+//! leaving where it really left.
+
+use std::fmt::Write;
+
+/// A step to be drawn.
+pub struct Drawn<K> {
+    /// The step.
+    pub step: K,
+    /// The step before it on its line, if that is drawn too.
+    pub before: Option<K>,
+    /// Whether it is on the present line.
+    pub is_present: bool,
+    /// What stands for it.
+    pub glyph: char,
+}
+
+/// The lanes at a step.
+pub struct Lanes {
+    /// Lanes that come together here, above the step.
+    pub joins: Option<String>,
+    /// The lanes beside the step before it, the step's own glyph, and the lanes after it.
+    pub row: (String, char, String),
+    /// A lane that goes on in another one, below the step.
+    pub merge: Option<String>,
+}
+
+/// Fewest lanes that there is room for.
+const ROOM: usize = 2;
+
+/// Draws steps, newest first.
+pub fn draw<K: Copy + PartialEq>(steps: &[Drawn<K>]) -> Vec<Lanes> {
+    // What each lane waits for. The first is that of the present line.
+    let mut waiting: Vec<Option<K>> = vec![None; ROOM];
+    let mut drawn = Vec::new();
+    for step in steps {
+        let own = Some(step.step);
+        let lane = match step.is_present {
+            true => 0,
+            false => (1..waiting.len())
+                .find(|lane| waiting[*lane] == own)
+                .or_else(|| (1..waiting.len()).find(|lane| waiting[*lane].is_none()))
+                .unwrap_or(waiting.len()),
+        };
+        if lane == waiting.len() {
+            waiting.push(None);
+        }
+        let joined: Vec<usize> =
+            (0..waiting.len()).filter(|other| *other != lane && waiting[*other] == own).collect();
+        let corner = if waiting[lane].is_some() { '├' } else { '╭' };
+        let joins = (!joined.is_empty()).then(|| connector(&waiting, lane, corner, &joined));
+        for other in joined {
+            waiting[other] = None;
+        }
+        while waiting.len() > ROOM.max(lane + 1) && waiting.last().is_some_and(Option::is_none) {
+            waiting.pop();
+        }
+        let cell = |lane: &Option<K>| if lane.is_some() { "│ " } else { "  " };
+        let left = waiting[..lane].iter().map(cell).collect();
+        let right = waiting[lane + 1..].iter().map(cell).collect();
+        waiting[lane] = step.before;
+        // Two lanes that wait for the same step go on as one.
+        let twin = (1..waiting.len()).find(|other| {
+            *other != lane && lane > 0 && step.before.is_some() && waiting[*other] == step.before
+        });
+        let merge = twin.map(|twin| {
+            let (stays, goes) = (lane.min(twin), lane.max(twin));
+            let text = connector(&waiting, stays, '├', &[goes]);
+            waiting[goes] = None;
+            text
+        });
+        while waiting.len() > ROOM && waiting.last().is_some_and(Option::is_none) {
+            waiting.pop();
+        }
+        drawn.push(Lanes { joins, row: (left, step.glyph, right), merge });
+    }
+    drawn
+}
+
+/// A line from one lane to others on its right or left, across those in between.
+fn connector<K: PartialEq>(waiting: &[Option<K>], lane: usize, corner: char, others: &[usize]) -> String {
+    let first = others.iter().copied().chain([lane]).min().unwrap_or(lane);
+    let last = others.iter().copied().chain([lane]).max().unwrap_or(lane);
+    let mut text = String::new();
+    for (at, waits) in waiting.iter().enumerate() {
+        let is_inside = first < at && at < last;
+        let cell = match () {
+            () if at == lane => corner,
+            () if others.contains(&at) && at == last => '╯',
+            () if others.contains(&at) && at == first => '╰',
+            () if others.contains(&at) => '┴',
+            () if is_inside && waits.is_some() => '┼',
+            () if is_inside => '─',
+            () if waits.is_some() => '│',
+            () => ' ',
+        };
+        let gap = if first <= at && at < last { '─' } else { ' ' };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{cell}{gap}");
+    }
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps as `(number, before, is present)`, newest first.
+    fn picture(steps: &[(u32, u32, bool)]) -> String {
+        let drawn = |(step, before, is_present): &(u32, u32, bool)| Drawn {
+            step: *step,
+            before: (*before > 0).then_some(*before),
+            is_present: *is_present,
+            glyph: if *is_present { '●' } else { '○' },
+        };
+        let all: Vec<Drawn<u32>> = steps.iter().map(drawn).collect();
+        let mut text = String::new();
+        for (step, lanes) in all.iter().zip(draw(&all)) {
+            let (left, glyph, right) = &lanes.row;
+            let row = format!("{left}{glyph} {right}#{}", step.step);
+            for line in lanes.joins.iter().chain([&row]).chain(&lanes.merge) {
+                text.push_str(&format!("{line}\n"));
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn what_was_rolled_back_leaves_where_the_line_went_back_to() {
+        let drawn = picture(&[(5, 2, true), (4, 3, false), (3, 2, false), (2, 1, true), (1, 0, true)]);
+        assert_eq!(drawn, "●   #5\n│ ○ #4\n│ ○ #3\n├─╯\n●   #2\n●   #1\n");
+    }
+
+    #[test]
+    fn a_branch_leaves_where_it_was_made_and_not_at_the_step_drawn_above() {
+        // alt was made at #1 after #2, and has #4.
+        let drawn = picture(&[(4, 1, false), (3, 2, true), (2, 1, true), (1, 0, true)]);
+        assert_eq!(drawn, "  ○ #4\n● │ #3\n● │ #2\n├─╯\n●   #1\n");
+    }
+
+    #[test]
+    fn branches_from_different_steps_are_not_a_chain() {
+        let steps = [(6, 1, false), (5, 3, false), (4, 3, true), (3, 2, true), (2, 1, true), (1, 0, true)];
+        let drawn = picture(&steps);
+        assert_eq!(drawn, "  ○ #6\n  │ ○ #5\n● │ │ #4\n├─┼─╯\n● │ #3\n● │ #2\n├─╯\n●   #1\n");
+    }
+
+    #[test]
+    fn branches_from_one_step_share_the_way_to_it() {
+        let drawn = picture(&[(4, 1, false), (3, 1, false), (2, 1, true), (1, 0, true)]);
+        assert_eq!(drawn, "  ○ #4\n  │ ○ #3\n  ├─╯\n● │ #2\n├─╯\n●   #1\n");
+    }
+
+    #[test]
+    fn a_branch_from_the_head_begins_there() {
+        let drawn = picture(&[(2, 1, false), (1, 0, true)]);
+        assert_eq!(drawn, "  ○ #2\n╭─╯\n●   #1\n");
+    }
+}

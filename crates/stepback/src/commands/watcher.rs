@@ -1,0 +1,239 @@
+//! `stepback watcher`: the process that watches large workspaces, and how `status` and `doctor` show it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use stepback_model::time::Timestamp;
+use stepback_watch::client::{Client, SLOW_SCAN, WatcherPresence};
+use stepback_watch::launch::LaunchRecord;
+use stepback_watch::process;
+use stepback_watch::report::WatcherReport;
+use stepback_watch::server::lock_holder;
+
+use super::{Answer, DONE};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+use crate::settings::Settings;
+use crate::watcher::WatcherMode;
+
+/// How long to wait until a watcher that was asked to end has ended.
+const ENDING: Duration = Duration::from_secs(3);
+
+/// What is known about the watcher of a store.
+pub struct WatcherState {
+    mode: WatcherMode,
+    presence: WatcherPresence,
+    /// The process that holds the watcher's lock, whether or not it answers.
+    holder: Option<u32>,
+    record: LaunchRecord,
+}
+
+impl WatcherState {
+    /// Asks the watcher, and reads what hooks left about starting one.
+    pub fn find(context: &Context) -> Self {
+        let dir = context.place().local();
+        let mode = WatcherMode::find(&Settings::load_or_default(dir));
+        let presence = match mode {
+            WatcherMode::Off(_) => WatcherPresence::Absent,
+            _ => Client::new(dir).presence(),
+        };
+        Self { mode, presence, holder: lock_holder(dir), record: LaunchRecord::load(dir) }
+    }
+
+    /// The watcher, if it answers.
+    pub fn report(&self) -> Option<&WatcherReport> {
+        match &self.presence {
+            WatcherPresence::Running(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// Whether a watcher should run by now and something keeps it from that.
+    pub fn is_failing(&self) -> bool {
+        match self.presence {
+            WatcherPresence::Running(_) => false,
+            WatcherPresence::Absent => self.starts_any() && self.record.failure.is_some(),
+            WatcherPresence::Silent | WatcherPresence::OtherVersion => true,
+        }
+    }
+
+    /// Whether slow scans start one.
+    pub fn starts_any(&self) -> bool {
+        matches!(self.mode, WatcherMode::Start | WatcherMode::StartAlways)
+    }
+
+    /// Why no watcher answers, in one line; `None` if one does.
+    pub fn why_not(&self) -> Option<String> {
+        let process = self.holder.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+        Some(match (&self.presence, self.mode) {
+            (WatcherPresence::Running(_), _) => return None,
+            (_, WatcherMode::Off(why)) => format!("turned off: {why}"),
+            (WatcherPresence::Silent, _) => {
+                format!("it does not answer{process}; \"stepback watcher stop\" ends it")
+            }
+            (WatcherPresence::OtherVersion, _) => {
+                format!("one of another version of stepback runs{process}; it is not asked")
+            }
+            (WatcherPresence::Absent, WatcherMode::Ask(why)) => format!("none is started: {why}"),
+            (WatcherPresence::Absent, _) => self.why_absent(),
+        })
+    }
+
+    fn why_absent(&self) -> String {
+        let slow = SLOW_SCAN.as_millis();
+        let LaunchRecord { tries, failure, .. } = &self.record;
+        let wait = self.record.pause().as_secs();
+        match (tries, failure) {
+            (0, _) => format!("not running; it starts after a scan that takes more than {slow} ms"),
+            (_, Some(failure)) => format!("{failure}; it is tried again {}", after(wait)),
+            (1, None) if wait > 0 => "it is being started".to_owned(),
+            (tries, None) => format!(
+                "it ended soon after it was started, {}; it is tried again {}",
+                if *tries == 1 { "once".to_owned() } else { format!("{tries} times") },
+                after(wait)
+            ),
+        }
+    }
+
+    /// For programs: null if no watcher answers.
+    pub fn document(&self, root: Option<&Path>) -> Value {
+        let Some(report) = self.report() else { return Value::Null };
+        let sight = |sight: &Result<u64, String>, value: &mut Value| match sight {
+            Ok(directories) => value["directories"] = json!(directories),
+            Err(reason) => {
+                value["directories"] = json!(0);
+                value["reason"] = json!(reason);
+            }
+        };
+        let roots: Vec<Value> = (report.roots.iter())
+            .map(|known| {
+                let shown = known.root.display().to_string();
+                let mut value = json!({ "id": shown, "root": shown });
+                sight(&known.sight, &mut value);
+                value
+            })
+            .collect();
+        let mut value = json!({
+            "pid": report.pid,
+            "version": report.version,
+            "automatic": report.automatic,
+            "since": since(report),
+            "memory_bytes": report.memory,
+            "questions": report.questions,
+            "roots": roots,
+        });
+        if let Some(root) = root {
+            sight(&report.sight_of(root), &mut value);
+        }
+        value
+    }
+
+    /// For people: the process, on one line.
+    pub fn line(&self, now: Timestamp) -> Option<String> {
+        let report = self.report()?;
+        let what = if report.automatic { "process" } else { "server, process" };
+        Some(format!(
+            "{what} {}, {}, started {}, asked {}",
+            report.pid,
+            output::bytes(report.memory),
+            since(report).ago(now),
+            if report.questions == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", output::grouped(report.questions))
+            }
+        ))
+    }
+}
+
+fn since(report: &WatcherReport) -> Timestamp {
+    Timestamp::from_micros(i64::try_from(report.since).unwrap_or(0).saturating_mul(1_000_000))
+}
+
+fn after(seconds: u64) -> String {
+    match seconds {
+        0 => "at the next slow scan".to_owned(),
+        1..=90 => format!("in {seconds} s"),
+        _ => format!("in {} min", seconds.div_ceil(60)),
+    }
+}
+
+/// `watcher`
+pub fn show(context: &Context) -> Answer {
+    let state = WatcherState::find(context);
+    if context.json {
+        output::document(&json!({ "watcher": state.document(None), "not_watched": state.why_not() }));
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    match (state.line(context.now()), state.report()) {
+        (Some(line), Some(report)) => {
+            output::line(format!("Watcher: {line}"));
+            for known in &report.roots {
+                let shown = match &known.sight {
+                    Ok(directories) => {
+                        output::count(*directories, "directory").replace("directorys", "directories")
+                    }
+                    Err(reason) => format!("not watched: {reason}"),
+                };
+                output::line(format!("  {}  {}", known.root.display(), paint.dim(shown)));
+            }
+        }
+        _ => output::line(format!("Watcher: {}", state.why_not().unwrap_or_default())),
+    }
+    DONE
+}
+
+/// `watcher stop`
+pub fn stop(context: &Context) -> Answer {
+    let dir = context.place().local();
+    let pid = stop_in(dir)?;
+    if context.json {
+        output::document(&json!({ "stopped": pid.is_some(), "pid": pid }));
+        return DONE;
+    }
+    match pid {
+        Some(pid) => {
+            output::line(format!("Stopped the watcher, process {pid}."));
+            output::say(Paint::stderr().dim(
+                "The next slow scan starts another one; \"stepback settings watcher 0\" keeps that from happening.",
+            ));
+        }
+        None => output::line("No watcher runs."),
+    }
+    DONE
+}
+
+/// Ends the watcher of the store in `dir`, if a hook started it. Returns its process.
+pub fn stop_in(dir: &Path) -> Result<Option<u32>, Failure> {
+    let client = Client::new(dir);
+    let holder = match client.presence() {
+        WatcherPresence::Absent => return Ok(None),
+        WatcherPresence::Running(report) => Some(report.pid),
+        WatcherPresence::Silent | WatcherPresence::OtherVersion => lock_holder(dir),
+    };
+    match client.stop() {
+        Ok(false) => {
+            return Err(Failure::new(Kind::Refused, "a server watches, and no process of its own")
+                .hint("end that server, or start it with --no-watcher"));
+        }
+        Ok(true) => {
+            let started = Instant::now();
+            while lock_holder(dir).is_some() {
+                if started.elapsed() > ENDING {
+                    process::kill_silent(dir);
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Err(_) if process::kill_silent(dir).is_some() => {}
+        Err(error) => {
+            return Err(Failure::new(Kind::System, format!("the watcher does not answer: {error}"))
+                .hint("if it is part of a server, end that server"));
+        }
+    }
+    Ok(holder)
+}

@@ -1,0 +1,77 @@
+//! How a process uses the watcher: whether it asks one, and whether it starts one where scans take long.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use stepback_watch::client::{Client, SLOW_SCAN, Starter};
+use stepback_watch::launch::Launcher;
+
+use crate::context;
+use crate::place::Place;
+use crate::settings::Settings;
+
+/// The variable that says how this process uses the watcher.
+pub const VARIABLE: &str = stepback_rerun::fence::WATCHER_VARIABLE;
+/// The setting that keeps watchers from being started.
+pub const SETTING: &str = "watcher";
+
+/// How a process uses the watcher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WatcherMode {
+    /// It neither asks nor starts one; this says what turned it off.
+    Off(&'static str),
+    /// It asks one that runs; this says what keeps it from starting one.
+    Ask(&'static str),
+    /// It also starts one after a slow scan.
+    Start,
+    /// It also starts one after a fast one, in a workspace that is worth asking about.
+    StartAlways,
+}
+
+impl WatcherMode {
+    /// What the environment and the settings say.
+    pub fn find(settings: &Settings) -> Self {
+        if context::variable("STEPBACK_NO_WATCHER").is_some() {
+            return Self::Off("STEPBACK_NO_WATCHER is set");
+        }
+        // A rerun's own directory is gone before watching it would pay.
+        if context::variable(stepback_agents::policy::VARIABLE).is_some() {
+            return Self::Off("this is a rerun");
+        }
+        match context::variable(VARIABLE).as_deref().and_then(Path::to_str) {
+            Some("off") => Self::Off("STEPBACK_WATCHER is \"off\""),
+            Some("ask") => Self::Ask("STEPBACK_WATCHER is \"ask\""),
+            Some("always") => Self::StartAlways,
+            _ if settings.get(SETTING) == 0 => Self::Ask("the setting \"watcher\" is 0"),
+            _ => Self::Start,
+        }
+    }
+
+    /// What scans must take at least before a watcher is started; `None` if none is.
+    fn slow_scan(self) -> Option<Duration> {
+        match self {
+            Self::Off(_) | Self::Ask(_) => None,
+            Self::Start => Some(SLOW_SCAN),
+            Self::StartAlways => Some(Duration::ZERO),
+        }
+    }
+}
+
+/// The client for a store's watcher; `None` if that is turned off. Nothing is asked yet. With `deferred`, a watcher is only
+/// started when the client is told to.
+pub fn client(place: &Place, settings: &Settings, deferred: bool) -> Option<Client> {
+    let mode = WatcherMode::find(settings);
+    if matches!(mode, WatcherMode::Off(_)) {
+        return None;
+    }
+    let dir = place.local();
+    let starter = mode.slow_scan().and_then(|slow_scan| {
+        let launcher = Launcher { program: std::env::current_exe().ok()?, dir: dir.to_path_buf() };
+        Some(Starter { launcher, slow_scan, deferred, wanted: Mutex::new(None) })
+    });
+    Some(match starter {
+        Some(starter) => Client::starting(dir, starter),
+        None => Client::new(dir),
+    })
+}

@@ -1,0 +1,261 @@
+//! Starting a watcher as a process of its own: once, detached, and not again and again when that fails.
+//!
+//! Hooks start it, and an agent waits for them. So nothing is waited for here, and the new process has nothing of the agent's:
+//! no input or output, no variables, no directory. How often it was tried is kept in a small file, which hooks that run at the
+//! same time lock; a watcher that stays removes the count.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use stepback_worktree::scan::territory::Territory;
+
+use crate::process;
+use crate::server::DIRECTORY;
+
+/// Name of the file in the watcher's directory that counts attempts.
+const FILE: &str = "starts";
+/// The pause after the first attempt that did not last; it doubles with each further one.
+const FIRST_PAUSE: u64 = 5;
+/// The longest pause, in seconds.
+const LONGEST_PAUSE: u64 = 3600;
+
+/// Starts watchers for one store.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// Our own program.
+    pub program: PathBuf,
+    /// The store's directory on this machine.
+    pub dir: PathBuf,
+}
+
+/// What became of an attempt to start a watcher.
+#[derive(Debug)]
+pub enum LaunchOutcome {
+    /// A process was started.
+    Started(Child),
+    /// An earlier attempt did not last, or another hook is starting one.
+    NotNow,
+    /// The file system of the workspace does not tell of every change.
+    Unsupported,
+}
+
+/// What is known about attempts to start a watcher since the last one that stayed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LaunchRecord {
+    /// How many there were.
+    pub tries: u32,
+    /// When the last one was, in seconds since 1970.
+    pub last: u64,
+    /// Why it ended, if it could say so.
+    pub failure: Option<String>,
+}
+
+impl LaunchRecord {
+    /// Reads the record of a store.
+    pub fn load(dir: &Path) -> Self {
+        fs::read_to_string(dir.join(DIRECTORY).join(FILE))
+            .map_or_else(|_| Self::default(), |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut lines = text.splitn(3, '\n');
+        let mut number = || lines.next().and_then(|line| line.trim().parse::<u64>().ok()).unwrap_or(0);
+        let (tries, last) = (u32::try_from(number()).unwrap_or(u32::MAX), number());
+        let failure = lines.next().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        Self { tries, last, failure }
+    }
+
+    fn write(&self, file: &mut File) -> io::Result<()> {
+        stepback_faults::point()?;
+        file.set_len(0)?;
+        file.rewind()?;
+        let failure = self.failure.as_deref().unwrap_or_default();
+        write!(file, "{}\n{}\n{failure}\n", self.tries, self.last)
+    }
+
+    /// The moment before which nothing is started again, in seconds since 1970.
+    fn next_try(&self) -> u64 {
+        let doublings = self.tries.saturating_sub(1).min(16);
+        let pause = if self.tries == 0 { 0 } else { (FIRST_PAUSE << doublings).min(LONGEST_PAUSE) };
+        self.last.saturating_add(pause)
+    }
+
+    /// How long nothing is started again from now on.
+    pub fn pause(&self) -> Duration {
+        let now = seconds_now();
+        if self.allows(now) { Duration::ZERO } else { Duration::from_secs(self.next_try() - now) }
+    }
+
+    fn allows(&self, now: u64) -> bool {
+        // A clock that was set back does not keep it off for ever.
+        now >= self.next_try() || now < self.last
+    }
+}
+
+impl Launcher {
+    /// Starts a watcher that begins with the workspace at `root`, unless that was tried a moment ago.
+    pub fn launch(&self, root: &Path) -> io::Result<LaunchOutcome> {
+        if Territory::open(root, None)?.is_none() {
+            return Ok(LaunchOutcome::Unsupported);
+        }
+        let Some(mut file) = open_record(&self.dir, false)? else { return Ok(LaunchOutcome::NotNow) };
+        let mut record = read_record(&mut file)?;
+        let now = seconds_now();
+        if !record.allows(now) {
+            return Ok(LaunchOutcome::NotNow);
+        }
+        record.tries = record.tries.saturating_add(1);
+        record.last = now;
+        record.write(&mut file)?;
+        let started = Command::new(&self.program)
+            .arg(process::WORD)
+            .args([&*self.dir, root])
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        if let Err(error) = &started {
+            record.failure = Some(format!("cannot start {}: {error}", self.program.display()));
+            record.write(&mut file)?;
+        }
+        started.map(LaunchOutcome::Started)
+    }
+}
+
+/// Notes why a watcher could not start or stay.
+pub(crate) fn note_failure(dir: &Path, failure: &str) {
+    change_record(dir, |record| record.failure = Some(failure.replace('\n', " ")));
+}
+
+/// Notes that a watcher stayed, or ended in order: the next one may be started at once.
+pub(crate) fn note_success(dir: &Path) {
+    change_record(dir, |record| *record = LaunchRecord { last: record.last, ..LaunchRecord::default() });
+}
+
+fn change_record(dir: &Path, change: impl FnOnce(&mut LaunchRecord)) {
+    // A store that is gone must not be made again.
+    if !dir.join(DIRECTORY).is_dir() {
+        return;
+    }
+    let changed = open_record(dir, true).and_then(|file| {
+        let Some(mut file) = file else { return Ok(()) };
+        let mut record = read_record(&mut file)?;
+        change(&mut record);
+        record.write(&mut file)
+    });
+    // Only a count is lost.
+    drop(changed);
+}
+
+/// Opens and locks the record; `None` if another process has it and `waits` is false.
+fn open_record(dir: &Path, waits: bool) -> io::Result<Option<File>> {
+    let dir = dir.join(DIRECTORY);
+    if !dir.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    }
+    let mut options = File::options();
+    let file =
+        options.read(true).write(true).create(true).truncate(false).mode(0o600).open(dir.join(FILE))?;
+    if waits {
+        file.lock()?;
+        return Ok(Some(file));
+    }
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn read_record(file: &mut File) -> io::Result<LaunchRecord> {
+    let mut text = String::new();
+    // A damaged record is none.
+    match Read::take(&mut *file, 4096).read_to_string(&mut text) {
+        Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(error),
+        _ => Ok(LaunchRecord::parse(&text)),
+    }
+}
+
+/// The present moment, in seconds since 1970.
+fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+/// The file that a process runs, to notice when another one takes its place.
+#[derive(Debug)]
+pub(crate) struct ProgramFile {
+    path: PathBuf,
+    id: (u64, u64),
+}
+
+impl ProgramFile {
+    /// `None` where the system does not tell.
+    pub fn of_this_process() -> Option<Self> {
+        let path = std::env::current_exe().ok()?;
+        let found = fs::metadata("/proc/self/exe").ok()?;
+        Some(Self { path, id: (found.dev(), found.ino()) })
+    }
+
+    /// Whether it is still what its path leads to.
+    pub fn is_in_place(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_end() {
+        let record = |tries| LaunchRecord { tries, last: 1000, failure: None };
+        assert!(record(0).allows(1000));
+        assert!(!record(1).allows(1004) && record(1).allows(1005));
+        assert!(!record(3).allows(1019) && record(3).allows(1020));
+        assert!(!record(40).allows(1000 + LONGEST_PAUSE - 1) && record(40).allows(1000 + LONGEST_PAUSE));
+        assert!(record(40).allows(10), "the clock was set back");
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_damage_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = open_record(dir.path(), true).unwrap().unwrap();
+        let record = LaunchRecord { tries: 3, last: 77, failure: Some("no more watches".into()) };
+        record.write(&mut file).unwrap();
+        assert!(open_record(dir.path(), false).unwrap().is_none(), "another hook has it");
+        drop(file);
+        assert_eq!(LaunchRecord::load(dir.path()), record);
+        note_success(dir.path());
+        assert_eq!(LaunchRecord::load(dir.path()), LaunchRecord { last: 77, ..LaunchRecord::default() });
+        fs::write(dir.path().join(DIRECTORY).join(FILE), b"\xff\xfe nonsense").unwrap();
+        assert_eq!(LaunchRecord::load(dir.path()), LaunchRecord::default());
+        note_failure(dir.path(), "two\nlines");
+        assert_eq!(LaunchRecord::load(dir.path()).failure.as_deref(), Some("two lines"));
+    }
+
+    #[test]
+    fn a_store_that_is_gone_is_not_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("gone");
+        note_success(&store);
+        note_failure(&store, "no");
+        assert!(!store.exists());
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_is_not_tried_at_once_again() {
+        let dir = tempfile::tempdir_in(stepback_testkit::tree::scratch_place()).unwrap();
+        let launcher = Launcher { program: "/nowhere/stepback".into(), dir: dir.path().join("store") };
+        assert!(launcher.launch(dir.path()).is_err());
+        let record = LaunchRecord::load(&launcher.dir);
+        assert_eq!(record.tries, 1);
+        assert!(record.failure.unwrap().contains("/nowhere/stepback"));
+        assert!(matches!(launcher.launch(dir.path()).unwrap(), LaunchOutcome::NotNow));
+    }
+}

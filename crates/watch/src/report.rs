@@ -1,0 +1,82 @@
+//! What a watcher says about itself, for `status`, `doctor` and `watcher`.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::wire::{Rest, put_bytes};
+
+/// A watcher that answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatcherReport {
+    /// Its process, as it sees itself: another one in another namespace of processes.
+    pub pid: u32,
+    /// The version of its program.
+    pub version: String,
+    /// A hook started it; otherwise it is part of a server.
+    pub automatic: bool,
+    /// When it started, in seconds since 1970.
+    pub since: u64,
+    /// Resident memory of its process, in bytes.
+    pub memory: u64,
+    /// How often it was asked what changed.
+    pub questions: u64,
+    /// The workspaces it knows of.
+    pub roots: Vec<WatchedRoot>,
+}
+
+/// A workspace that a watcher knows of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchedRoot {
+    /// Its root.
+    pub root: PathBuf,
+    /// How many of its directories are watched, or why none.
+    pub sight: Result<u64, String>,
+}
+
+impl WatcherReport {
+    /// How many directories of a workspace are watched, or why none.
+    pub fn sight_of(&self, root: &Path) -> Result<u64, String> {
+        let known = self.roots.iter().find(|known| known.root == root);
+        known.map_or_else(|| Err("no hook has asked about it yet".into()), |known| known.sight.clone())
+    }
+
+    pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(u8::from(self.automatic));
+        for word in [u64::from(self.pid), self.since, self.memory, self.questions] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        put_bytes(bytes, self.version.as_bytes());
+        bytes.extend_from_slice(&(self.roots.len() as u32).to_le_bytes());
+        for WatchedRoot { root, sight } in &self.roots {
+            put_bytes(bytes, root.as_os_str().as_bytes());
+            bytes.push(u8::from(sight.is_ok()));
+            match sight {
+                Ok(directories) => bytes.extend_from_slice(&directories.to_le_bytes()),
+                Err(reason) => put_bytes(bytes, reason.as_bytes()),
+            }
+        }
+    }
+
+    pub(crate) fn decode(rest: &mut Rest<'_>) -> io::Result<Self> {
+        let automatic = rest.flag()?;
+        let pid = rest.word()? as u32;
+        let (since, memory, questions) = (rest.word()?, rest.word()?, rest.word()?);
+        let version = rest.text()?;
+        let mut roots = Vec::new();
+        for _ in 0..rest.number()? {
+            let root = PathBuf::from(OsStr::from_bytes(rest.bytes()?));
+            let sight = if rest.flag()? { Ok(rest.word()?) } else { Err(rest.text()?) };
+            roots.push(WatchedRoot { root, sight });
+        }
+        Ok(Self { pid, version, automatic, since, memory, questions, roots })
+    }
+}
+
+/// Resident memory of this process, in bytes; 0 where the system does not say.
+pub(crate) fn own_memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}

@@ -1,0 +1,257 @@
+//! One workspace that a watcher was asked about: the thread that watches it, and what it can say at present.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use stepback_worktree::scan::hints::{Answer, Token};
+
+use crate::kernel::Inotify;
+use crate::watch::{Place, Watch};
+
+/// After a failure to watch a workspace, it is not tried again for so long; twice as long after each further one.
+pub(crate) const RETRY: Duration = Duration::from_secs(60);
+/// The longest of these times.
+const LONGEST_RETRY: Duration = Duration::from_secs(3600);
+/// How long a question waits for a thread that is busy with the workspace.
+const BUSY: Duration = Duration::from_millis(25);
+/// How often a thread without events looks whether its workspace is still asked about.
+const IDLE_CHECK: Duration = Duration::from_secs(60);
+/// Events that follow each other closely are taken in together.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Niceness of the thread that visits all directories: nobody waits for it.
+const POLITE: i32 = 10;
+
+/// Wakes threads that wait.
+#[derive(Debug)]
+pub(crate) struct Signal {
+    fd: OwnedFd,
+    raised: AtomicBool,
+}
+
+impl Signal {
+    pub fn new() -> io::Result<Self> {
+        let fd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { fd, raised: AtomicBool::new(false) })
+    }
+
+    /// Wakes everybody who waits for it, now or later.
+    pub fn raise(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+    }
+
+    pub fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    fn lower(&self) {
+        self.raised.store(false, Ordering::SeqCst);
+        let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
+    }
+
+    /// Waits until it is raised, one of `others` is readable, or the time is over.
+    pub fn wait(&self, others: &[BorrowedFd<'_>], timeout: Option<Duration>) {
+        let timeout = timeout
+            .map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) });
+        let fds = std::iter::once(self.fd.as_fd()).chain(others.iter().copied());
+        let mut polled: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // Interrupted or failed is as good as over: callers look what there is.
+        let _ = rustix::event::poll(&mut polled, timeout.as_ref());
+    }
+}
+
+/// What all workspaces of a watcher have in common.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// The store's directory on this machine.
+    pub store_dir: PathBuf,
+    /// Where marks are made.
+    pub marks: PathBuf,
+    /// Most directories to watch in one workspace.
+    pub most: usize,
+    /// A workspace that was not asked about for so long is not watched any more.
+    pub idle: Duration,
+    /// Ends all threads.
+    pub end: Signal,
+}
+
+/// A workspace, whether or not it can be watched.
+pub(crate) struct WatchedWorkspace {
+    sight: Mutex<Sight>,
+    /// Wakes its thread.
+    poke: Signal,
+    /// How long to wait after a failure.
+    retry: Duration,
+}
+
+enum Sight {
+    /// It will be watched; this says what is being waited for.
+    Soon(&'static str),
+    /// It is, and was last asked about at this moment.
+    Open(Box<Watch>, Instant),
+    /// It cannot be.
+    Closed { reason: String, since: Instant },
+}
+
+/// What became of a question.
+pub(crate) enum Reply {
+    /// This is the answer.
+    Answer(Answer),
+    /// There is none, and it is time to watch the workspace from the beginning, with so long a pause after a failure.
+    Restart(Duration),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WatchedWorkspace {
+    pub fn new(retry: Duration) -> io::Result<Self> {
+        let sight = Mutex::new(Sight::Soon("its directories are being found"));
+        Ok(Self { sight, poke: Signal::new()?, retry: retry.min(LONGEST_RETRY) })
+    }
+
+    /// Waits for a thread that is busy with it, but not for long: the hook that asks does not wait either.
+    fn lock_soon(&self) -> Option<MutexGuard<'_, Sight>> {
+        let until = Instant::now() + BUSY;
+        loop {
+            match self.sight.try_lock() {
+                Ok(sight) => return Some(sight),
+                Err(TryLockError::Poisoned(sight)) => return Some(sight.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                Err(TryLockError::WouldBlock) => return None,
+            }
+        }
+    }
+
+    /// What may have changed since a moment.
+    pub fn changes(&self, root_id: (u64, u64), since: Option<Token>) -> Reply {
+        let Some(mut sight) = self.lock_soon() else { return Reply::Answer(Answer::Nothing) };
+        match &mut *sight {
+            Sight::Soon(_) => Reply::Answer(Answer::Nothing),
+            Sight::Open(watch, asked) => {
+                *asked = Instant::now();
+                match watch.answer(root_id, since) {
+                    Ok(answer) => {
+                        if watch.is_lost() {
+                            self.poke.raise();
+                        }
+                        Reply::Answer(answer)
+                    }
+                    Err(error) => {
+                        let is_replaced = error.kind() == io::ErrorKind::NotFound;
+                        *sight = Sight::Closed { reason: error.to_string(), since: Instant::now() };
+                        // Its thread ends.
+                        self.poke.raise();
+                        if is_replaced { Reply::Restart(RETRY) } else { Reply::Answer(Answer::Nothing) }
+                    }
+                }
+            }
+            Sight::Closed { since, .. } if since.elapsed() >= self.retry => Reply::Restart(self.retry * 2),
+            Sight::Closed { .. } => Reply::Answer(Answer::Nothing),
+        }
+    }
+
+    /// How many directories are watched, or why none.
+    pub fn describe(&self) -> Result<u64, String> {
+        let sight = self.lock_soon().ok_or("it is busy taking in many changes")?;
+        match &*sight {
+            Sight::Soon(what) => Err((*what).into()),
+            Sight::Open(watch, _) if watch.is_lost() => Err("it missed changes and begins anew".into()),
+            Sight::Open(watch, _) => Ok(watch.directories() as u64),
+            Sight::Closed { reason, .. } => Err(reason.clone()),
+        }
+    }
+
+    /// Whether it cannot be watched.
+    pub fn is_closed(&self) -> bool {
+        self.sight.try_lock().is_ok_and(|sight| matches!(&*sight, Sight::Closed { .. }))
+    }
+
+    /// Watches it until that is impossible, or no longer needed. Returns whether it could still be watched.
+    pub fn keep_watching(&self, root: &Path, terms: &Terms) -> bool {
+        let place = Place { root, store_dir: Some(&terms.store_dir), marks: &terms.marks, most: terms.most };
+        let watch = politely(|| Watch::begin(&place, Box::new(|| Ok(Box::new(Inotify::new()?)))));
+        *lock(&self.sight) = match watch {
+            Ok(watch) => Sight::Open(Box::new(watch), Instant::now()),
+            Err(error) => closed(&error),
+        };
+        while !terms.end.is_raised() {
+            let (readiness, is_lost) = match &*lock(&self.sight) {
+                Sight::Open(watch, asked) if asked.elapsed() < terms.idle => {
+                    (watch.readiness(), watch.is_lost())
+                }
+                Sight::Open(..) => return true,
+                _ => return false,
+            };
+            if is_lost {
+                self.begin_anew(terms);
+                continue;
+            }
+            terms.end.wait(&[readiness.as_fd(), self.poke.fd.as_fd()], Some(IDLE_CHECK.min(terms.idle)));
+            self.poke.lower();
+            std::thread::sleep(PAUSE);
+            let mut sight = lock(&self.sight);
+            if let Sight::Open(watch, _) = &mut *sight
+                && let Err(error) = watch.catch_up()
+            {
+                *sight = closed(&error);
+            }
+        }
+        false
+    }
+
+    /// It has lost track: it begins anew after a rest, so that what makes more events than can be read (a checkout of a
+    /// large tree) does not keep a processor busy with visiting directories again and again.
+    fn begin_anew(&self, terms: &Terms) {
+        let taken = std::mem::replace(
+            &mut *lock(&self.sight),
+            Sight::Soon("more changed at once than could be followed; its directories are being found again"),
+        );
+        let Sight::Open(mut watch, asked) = taken else { return };
+        terms.end.wait(&[], Some((watch.start_took() * 4).min(Duration::from_secs(5))));
+        let begun = politely(|| watch.begin_anew());
+        *lock(&self.sight) = match begun {
+            Ok(()) => Sight::Open(watch, asked),
+            Err(error) => closed(&error),
+        };
+    }
+}
+
+fn closed(error: &io::Error) -> Sight {
+    Sight::Closed { reason: error.to_string(), since: Instant::now() }
+}
+
+/// Does something that takes long on a thread that leaves the processor to others.
+fn politely<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // On Linux this is about the calling thread alone.
+            let _ = rustix::process::setpriority_process(None, POLITE);
+            work()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Starts the thread of a workspace. `ended` is told whether it could still be watched.
+pub(crate) fn spawn(
+    workspace: &Arc<WatchedWorkspace>,
+    root: PathBuf,
+    terms: &Arc<Terms>,
+    ended: impl FnOnce(bool) + Send + 'static,
+) {
+    let (workspace, terms) = (workspace.clone(), terms.clone());
+    let started = std::thread::Builder::new()
+        .name("stepback-watching".into())
+        .spawn(move || ended(workspace.keep_watching(&root, &terms)));
+    // Without a thread, it stays as it is: no question about it is answered.
+    drop(started);
+}

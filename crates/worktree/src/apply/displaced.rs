@@ -1,0 +1,101 @@
+//! Files that had to make way, kept under temporary names until everything is in its place.
+//!
+//! For every new file, ext4 looks for a free inode near the directory and steps over each one that was freed within the last
+//! minutes. Deleting each replaced file right after its exchange makes every file that follows slower; deleting all of them
+//! after the last one was made costs the same as deleting alone. Until then they take up space, so only so much is kept.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use stepback_faults as faults;
+use stepback_model::path::RelPath;
+use stepback_model::plan::PlannedChange;
+use stepback_model::tree::Node;
+
+use super::{Applier, found, lock, on_threads};
+use crate::beneath::Beneath;
+use crate::error::WorktreeError;
+
+/// Bytes that are kept at most.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Files under temporary names that hold nothing but what the plan saved.
+#[derive(Debug, Default)]
+pub(super) struct DisplacedFiles {
+    /// Their places in the plan.
+    at: Vec<usize>,
+    bytes: u64,
+}
+
+impl Applier<'_> {
+    /// Deletes the file that the change at `at` displaced, now or later.
+    pub(super) fn discard(
+        &self,
+        dir: &impl AsFd,
+        temporary: &OsStr,
+        at: usize,
+        now: Option<&Node>,
+    ) -> io::Result<()> {
+        let size = match now {
+            Some(Node::File { size, .. }) => *size,
+            _ => 0,
+        };
+        let mut displaced = lock(&self.displaced);
+        if displaced.bytes.saturating_add(size) <= MOST_BYTES {
+            displaced.bytes += size;
+            displaced.at.push(at);
+            return Ok(());
+        }
+        drop(displaced);
+        unlink(dir, temporary)
+    }
+
+    /// Deletes what is kept in `parent`, which is about to be removed.
+    pub(super) fn discard_in(
+        &self,
+        beneath: &mut Beneath,
+        changes: &[PlannedChange],
+        parent: &RelPath,
+    ) -> Result<(), WorktreeError> {
+        let is_inside = |at: &usize| changes[*at].path.split_last().is_some_and(|(dir, _)| dir == *parent);
+        let (inside, others) = std::mem::take(&mut lock(&self.displaced).at).into_iter().partition(is_inside);
+        lock(&self.displaced).at = others;
+        Vec::into_iter(inside).try_for_each(|at| self.delete(beneath, changes, at))
+    }
+
+    /// Deletes everything that is kept.
+    pub(super) fn discard_all(&self, changes: &[PlannedChange]) -> Result<(), WorktreeError> {
+        let mut kept = std::mem::take(&mut *lock(&self.displaced)).at;
+        kept.sort_unstable();
+        let failure = Mutex::new(None);
+        on_threads(self.threads, kept.len(), &failure, || {
+            let mut beneath = self.beneath.again();
+            let kept = &kept;
+            move |at| self.delete(&mut beneath, changes, kept[at])
+        });
+        failure.into_inner().unwrap_or_default().map_or(Ok(()), Err)
+    }
+
+    fn delete(
+        &self,
+        beneath: &mut Beneath,
+        changes: &[PlannedChange],
+        at: usize,
+    ) -> Result<(), WorktreeError> {
+        let path = &changes[at].path;
+        let Some((dir, _)) = found(beneath.parent(path), path)? else { return Ok(()) };
+        unlink(&dir, &self.temporary(at)).map_err(WorktreeError::io("remove the replaced", path))
+    }
+}
+
+fn unlink(dir: &impl AsFd, temporary: &OsStr) -> io::Result<()> {
+    faults::point()?;
+    match rustix::fs::unlinkat(dir, temporary, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
