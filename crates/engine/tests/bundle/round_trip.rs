@@ -6,6 +6,7 @@ use serde_json::Value;
 use stepback_faults::{Fault, arm, disarm};
 use stepback_model::record::Session;
 use stepback_store::port::Search;
+use stepback_testkit::process;
 use stepback_testkit::tree;
 
 use crate::place::{Home, World, small};
@@ -101,6 +102,11 @@ fn what_was_taken_in_is_found_by_its_words() {
 
 #[test]
 fn a_failing_disk_leaves_nothing_behind_or_everything() {
+    // Faults are armed for a whole process, so other tests must not run in it.
+    if process::task().is_none() {
+        let name = "round_trip::a_failing_disk_leaves_nothing_behind_or_everything";
+        return process::expect_success(process::spawn(name, "faults"));
+    }
     let world = {
         let mut world = World::new(3).with_git();
         world.call("one");
