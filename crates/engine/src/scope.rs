@@ -1,9 +1,9 @@
 //! Going back to a point by taking back what agents did since, and nothing else.
 //!
 //! A rewind to a step of a session is about what that session changed since. A rewind to a step of the user is about what
-//! any agent changed since, if one did. What the user or another session changed meanwhile stays and is listed with its
-//! author: it is merged, or the path is left alone. Only where all changes since are the rewind's own is the past state
-//! restored as a whole.
+//! any agent changed since, or, if no agent was at work since, about the user's own changes. What the user or another session
+//! changed meanwhile stays and is listed with its author: it is merged, or the path is left alone. Only where all changes
+//! since are the rewind's own is the past state restored as a whole.
 
 use std::collections::HashSet;
 
@@ -66,8 +66,8 @@ impl Workspace<'_> {
         if request.everything {
             return Ok(None);
         }
-        let agents: HashSet<SessionId> =
-            self.agent_sessions()?.into_iter().map(|session| session.id).collect();
+        let known = self.agent_sessions()?;
+        let agents: HashSet<SessionId> = known.iter().map(|session| session.id).collect();
         if agents.is_empty() {
             return Ok(None);
         }
@@ -79,8 +79,10 @@ impl Workspace<'_> {
         };
         let Some((line, is_on_line)) = self.line_since(target)? else { return Ok(None) };
         let changes = self.attributed(&line, &present.state)?;
-        let asked = request.session.is_some() || agents.contains(&own);
-        if !asked && !changes.iter().any(|numbered| numbered.who != Who::Somebody) {
+        let is_about_agents = request.session.is_some() || agents.contains(&own);
+        let was_at_work = |session: &Session| session.info.seen_at > Some(target.checkpoint.step.at);
+        let only_user = !known.iter().any(was_at_work);
+        if !is_about_agents && only_user && changes.iter().all(|numbered| numbered.who == Who::Somebody) {
             return Ok(None);
         }
         let foreign_git = match request.git {
