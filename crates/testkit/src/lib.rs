@@ -4,11 +4,13 @@
 //! [`store_contract!`] once and gets one test per clause. [`sample`] makes records that are exact to the byte, and
 //! [`process`] runs one test of a binary as a real process of its own. [`agent`] runs real coding agents against a scripted
 //! [`model`], [`postgres`] starts a server of a test's own, [`mcp`]
-//! has the official tools for that protocol, and [`python`] has the packages of others that tests run.
+//! has the official tools for that protocol, and [`python`] has the packages of others that tests run. [`line_model`] says
+//! which steps are on which line, to compare the engine with.
 #![expect(clippy::unwrap_used, reason = "this is test code: a failure is a failed test")]
 
 pub mod agent;
 pub mod contract;
+pub mod line_model;
 pub mod mcp;
 pub mod model;
 pub mod postgres;

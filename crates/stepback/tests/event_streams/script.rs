@@ -1,27 +1,25 @@
-//! What happens in a case: a random interleaving of what agents and the person do.
+//! What happens in a case: a random interleaving of what agents and the user do.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Value, json};
 use stepback_agents::Agent;
-use stepback_engine::changes::Numbered;
-use stepback_engine::rewind::Request;
-use stepback_engine::undo::{Direction, Reversal};
-use stepback_engine::{EngineError, Workspace};
-use stepback_model::conversation;
-use stepback_model::record::{Annotation, StepKind, Trigger};
-use stepback_model::state::State;
-use stepback_store::port::StoredCheckpoint;
+use stepback_model::ids::OpId;
+use stepback_model::record::StepKind;
+use stepback_testkit::line_model::LineModel;
 use stepback_testkit::tree::Draw;
 
 use crate::Counts;
-use crate::oracle::{Actor, Call, Edit, Oracle, Scan, Sign};
+use crate::moves::DoneRewind;
+use crate::oracle::{Actor, Call, Edit, Oracle, Sign};
 use crate::world::{Files, PATHS, World};
 
 /// Something that an agent does next.
 #[derive(Clone, Debug)]
 enum Act {
     Start,
+    /// A session that ended, or was killed, goes on.
+    Resume,
     Prompt,
     /// The model answers and asks for calls.
     Answer(Vec<usize>),
@@ -41,12 +39,14 @@ enum Act {
     Wait,
 }
 
-struct SessionPlay {
-    agent: Agent,
-    name: String,
-    has_transcript: bool,
+pub struct SessionPlay {
+    pub agent: Agent,
+    pub name: String,
+    pub has_transcript: bool,
     /// Lines of the conversation.
-    lines: u64,
+    pub lines: u64,
+    /// Lines that there were before the last event, without the model turn that asked for the last call.
+    pub lines_heard: u64,
     /// For every turn, how many lines came before it.
     turns: Vec<(String, u64)>,
     /// What the main agent and its sub-agents do next.
@@ -57,28 +57,30 @@ struct SessionPlay {
 pub struct Script {
     pub world: World,
     pub counts: Counts,
-    draw: Draw,
-    oracle: Oracle,
-    sessions: Vec<SessionPlay>,
-    tick: u64,
-    last_number: u64,
+    pub draw: Draw,
+    pub oracle: Oracle,
+    pub sessions: Vec<SessionPlay>,
+    pub tick: u64,
+    pub last_number: u64,
     /// What the files were at the last scan.
-    scanned: Files,
+    pub scanned: Files,
     tokens: usize,
     /// The session of the last event.
-    heard: Option<usize>,
+    pub heard: Option<usize>,
+    /// When the last event was delivered.
+    pub last_event: u64,
+    pub lines: LineModel,
+    /// The present branch.
+    pub branch: String,
+    pub rewinds: HashMap<OpId, DoneRewind>,
 }
 
 const AGENTS: [Agent; 4] = [Agent::Claude, Agent::Codex, Agent::Gemini, Agent::Opencode];
 
-fn text(error: EngineError) -> String {
-    error.to_string()
-}
-
 impl Script {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, runs_program: bool) -> Self {
         Self {
-            world: World::new(seed),
+            world: World::new(seed, runs_program),
             counts: Counts::default(),
             draw: Draw::new(seed),
             oracle: Oracle::default(),
@@ -88,6 +90,10 @@ impl Script {
             scanned: Files::new(),
             tokens: 0,
             heard: None,
+            last_event: 0,
+            lines: LineModel::default(),
+            branch: "main".into(),
+            rewinds: HashMap::new(),
         }
     }
 
@@ -96,13 +102,16 @@ impl Script {
             self.tick += 1;
             match self.draw.below(100) {
                 0..16 => self.edit(Actor::Person, None),
-                16..19 => self.checkpoint()?,
-                19..21 => self.rewind()?,
-                21 => self.undo()?,
+                16..19 => self.create_checkpoint()?,
+                19..22 => self.rewind()?,
+                22 => self.undo()?,
+                23 if self.draw.once_in(2) => self.create_branch()?,
+                23 => self.switch()?,
                 _ => self.agent_acts()?,
             }
         }
         self.check_authors()?;
+        self.check_marks()?;
         self.check_every_step()
     }
 
@@ -128,13 +137,22 @@ impl Script {
         self.oracle.edits.push(Edit { tick: self.tick, path, actor, token });
     }
 
-    fn note(&mut self, what: String) {
+    pub fn note(&mut self, what: String) {
         self.world.log.push(format!("{}: {what}", self.tick));
     }
 
     // What agents do.
 
     fn agent_acts(&mut self) -> Result<(), String> {
+        let over: Vec<usize> = (0..self.sessions.len()).filter(|at| self.sessions[*at].is_over).collect();
+        if !over.is_empty() && self.draw.once_in(80) {
+            let session = *self.draw.pick(&over);
+            self.counts.resumes += 1;
+            let play = &mut self.sessions[session];
+            play.is_over = false;
+            play.queues = vec![VecDeque::new()];
+            return self.perform(session, Act::Resume);
+        }
         let alive: Vec<usize> = (0..self.sessions.len()).filter(|at| !self.sessions[*at].is_over).collect();
         if alive.is_empty() || (alive.len() < 3 && self.draw.once_in(60)) {
             self.begin_session();
@@ -161,6 +179,7 @@ impl Script {
             name: format!("session-{at}"),
             has_transcript: agent == Agent::Claude && !self.draw.once_in(3),
             lines: 0,
+            lines_heard: 0,
             turns: Vec::new(),
             queues: vec![VecDeque::from([Act::Start])],
             is_over: false,
@@ -340,6 +359,12 @@ impl Script {
                 let name = if agent == Agent::Opencode { "session.created" } else { "SessionStart" };
                 self.closing(session, Sign::Session, agent != Agent::Opencode);
                 self.deliver(session, name, json!({ "source": "startup" }), true)
+            }
+            Act::Resume => {
+                let name = if agent == Agent::Opencode { "session.updated" } else { "SessionStart" };
+                let scans = agent != Agent::Opencode;
+                self.closing(session, Sign::Session, scans);
+                self.deliver(session, name, json!({ "source": "resume" }), scans)
             }
             Act::Prompt => {
                 self.say(
@@ -524,6 +549,7 @@ impl Script {
             {
                 return Err(format!("call-{call} starts with {said} messages instead of {expected}"));
             }
+            self.sessions[session].lines_heard = said;
         }
         Ok(())
     }
@@ -559,257 +585,12 @@ impl Script {
 
     fn deliver(&mut self, session: usize, name: &str, more: Value, scans: bool) -> Result<(), String> {
         self.counts.events += 1;
+        self.last_event = self.tick;
         let play = &self.sessions[session];
         let payload = self.world.payload(&play.name, play.has_transcript, name, more);
         let agent = play.agent;
         self.world.hook(agent, &payload);
+        self.sessions[session].lines_heard = self.sessions[session].lines;
         self.settle(Some(session), scans)
-    }
-
-    /// Checks the steps that are new, the last of which stands for what was just done.
-    fn settle(&mut self, session: Option<usize>, scans: bool) -> Result<(), String> {
-        let now = self.world.files();
-        let first = self.scanned.is_empty() && self.oracle.scans.is_empty();
-        let scans = scans || first;
-        let (last_number, tick) = (self.last_number, self.tick);
-        let (new, scanned) = (&mut Vec::new(), &mut self.scanned);
-        let world = &self.world;
-        let mut problem = None;
-        world.with(|workspace| -> Result<(), String> {
-            for stored in world.steps_after(workspace, last_number) {
-                let found = world.files_at(workspace, &stored)?;
-                let expected = if scans { &now } else { &*scanned };
-                if found != *expected {
-                    problem = Some(format!(
-                        "tick {tick}: step #{} ({}) has {found:?} instead of {expected:?}",
-                        stored.checkpoint.step.number, stored.checkpoint.step.summary
-                    ));
-                }
-                new.push((stored.checkpoint.step.number, stored.checkpoint.step.id, found));
-            }
-            Ok(())
-        })?;
-        if let Some(problem) = problem {
-            return Err(problem);
-        }
-        let step = new.last().map(|(_, id, _)| *id);
-        if step.is_some() && session.is_some() {
-            self.heard = session;
-        }
-        if let Some((number, _, _)) = new.last() {
-            self.last_number = *number;
-        }
-        self.oracle.files.extend(new.drain(..).map(|(_, id, files)| (id, files)));
-        if scans {
-            self.scanned = now;
-            self.oracle.scans.push(Scan { tick, session, step, left_out: Vec::new() });
-        }
-        Ok(())
-    }
-
-    fn conversation_len(&self, workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> u64 {
-        let state = State::load(workspace.store(), stored.checkpoint.step.state).unwrap();
-        conversation::len(workspace.store(), state.conversation).unwrap()
-    }
-
-    // What the person does.
-
-    fn checkpoint(&mut self) -> Result<(), String> {
-        self.note("checkpoint".into());
-        self.counts.checkpoints += 1;
-        let created = self.world.with(|workspace| {
-            let created =
-                workspace.create_checkpoint(Annotation::default(), Trigger::Manual).map_err(text)?;
-            Ok::<_, String>(self.conversation_len(workspace, &created.stored))
-        })?;
-        self.settle(None, true)?;
-        // It has the conversation of the session that was heard last, as that was then.
-        if let Some(heard) = self.heard.filter(|heard| self.sessions[*heard].has_transcript) {
-            let said = self.sessions[heard].lines;
-            if created > said {
-                return Err(format!("a checkpoint has {created} messages, and only {said} were said"));
-            }
-            if created == 0 && said > 3 {
-                return Err(format!("a checkpoint has no conversation, and {said} messages were said"));
-            }
-        }
-        Ok(())
-    }
-
-    fn rewind(&mut self) -> Result<(), String> {
-        // Where no agent has worked yet, a rewind is about what the person did.
-        if self.oracle.scans.is_empty() || self.heard.is_none() {
-            return Ok(());
-        }
-        self.check_authors()?;
-        let before = self.world.files();
-        let changes = self.world.with(|workspace| workspace.numbered_changes(None).map_err(text))?;
-        let mut request = Request::default();
-        let mut since = 0;
-        let what = match self.draw.below(3) {
-            0 => {
-                request.all = true;
-                "all".to_owned()
-            }
-            1 => {
-                request.last = Some(1 + self.draw.below(4));
-                format!("last {:?}", request.last)
-            }
-            _ => {
-                let begun = self.oracle.calls.iter().filter_map(|call| call.start_step.zip(call.start));
-                let begun: Vec<_> = begun.collect();
-                if begun.is_empty() {
-                    return Ok(());
-                }
-                let (start, tick) = *self.draw.pick(&begun);
-                since = tick;
-                let (target, on_line) = self.world.with(|workspace| {
-                    let target = workspace.store().step(start).unwrap().unwrap();
-                    let base = workspace.kept_base(&target).map_err(text)?;
-                    let line = workspace.ancestry(&workspace.head().map_err(text)?).map_err(text)?;
-                    let on_line =
-                        line.iter().any(|stored| stored.checkpoint.step.id == base.checkpoint.step.id);
-                    Ok::<_, String>((target, on_line))
-                })?;
-                if !on_line {
-                    return Ok(());
-                }
-                let what = format!("to #{}", target.checkpoint.step.number);
-                request.target = Some(target);
-                what
-            }
-        };
-        self.note(format!("rewind {what}"));
-        self.counts.rewinds += 1;
-        let report = self.world.with(|workspace| {
-            let prepared = workspace.prepare_rewind(&request).map_err(text)?;
-            let summary = prepared.summary.clone();
-            workspace.apply(prepared).map_err(text).map(|report| (summary, report))
-        })?;
-        let done: Vec<String> = (report.1.outcomes.iter())
-            .map(|(change, outcome)| format!("{} {outcome:?}", change.path))
-            .chain(
-                report.1.left_alone.iter().map(|left| format!("{} left alone: {}", left.path, left.reason)),
-            )
-            .collect();
-        self.note(format!("  {}: {}", report.0, done.join(", ")));
-        let after = self.world.files();
-        self.check_only_agents_went(since, (&before, &after), &changes)?;
-        self.after_move(before, after)
-    }
-
-    fn undo(&mut self) -> Result<(), String> {
-        let before = self.world.files();
-        let done = self.world.with(|workspace| match workspace.prepare_undo(None) {
-            Ok(reversal @ Reversal::Files { .. }) => {
-                workspace.reverse_now(reversal, Direction::Undo).map(|_| true).map_err(text)
-            }
-            _ => Ok(false),
-        })?;
-        if done {
-            self.note("undo".into());
-            self.counts.undos += 1;
-            let after = self.world.files();
-            self.after_move(before, after)?;
-        }
-        Ok(())
-    }
-
-    /// A move may have saved the present as a step, and has left one for what it reached. Files that it had no reason to look at
-    /// are as they were scanned last.
-    fn after_move(&mut self, before: Files, after: Files) -> Result<(), String> {
-        let steps = self.world.with(|workspace| self.world.steps_after(workspace, self.last_number));
-        let (mut reached, mut saved) = (self.scanned.clone(), None);
-        for stored in steps {
-            let step = &stored.checkpoint.step;
-            let is_reached = step.kind == StepKind::Rewind;
-            let now = if is_reached { &after } else { &before };
-            let found = self.world.with(|workspace| self.world.files_at(workspace, &stored))?;
-            for path in PATHS {
-                let (was, is) = (before.get(path), after.get(path));
-                let unseen = was == is && found.get(path) == self.scanned.get(path);
-                if found.get(path) != now.get(path) && !unseen {
-                    return Err(format!("step #{} has {path} as {:?}", step.number, found.get(path)));
-                }
-            }
-            self.last_number = step.number;
-            self.oracle.files.push((step.id, found.clone()));
-            match is_reached {
-                true => reached = found,
-                false => saved = Some(step.id),
-            }
-        }
-        let left_out = PATHS.into_iter().filter(|path| reached.get(path) != after.get(path)).collect();
-        self.oracle.scans.push(Scan { tick: self.tick, session: None, step: saved, left_out });
-        self.scanned = reached;
-        Ok(())
-    }
-
-    // What must hold.
-
-    /// Every line that the person wrote after `since`, and that no call is named as the author of, is still there.
-    fn check_only_agents_went(
-        &self,
-        since: u64,
-        (before, after): (&Files, &Files),
-        changes: &[Numbered],
-    ) -> Result<(), String> {
-        let edits = self.oracle.edits.iter().filter(|edit| edit.tick > since && !edit.token.is_empty());
-        for edit in edits.filter(|edit| edit.actor == Actor::Person) {
-            let line = format!("{}\n", edit.token);
-            let was = before.get(edit.path).is_some_and(|text| text.contains(&line));
-            let is = after.get(edit.path).is_some_and(|text| text.contains(&line));
-            if !was || is {
-                continue;
-            }
-            let scans = self.oracle.scans.iter().filter(|scan| !scan.left_out.contains(&edit.path));
-            let scan = scans.map(|scan| scan.tick).find(|tick| *tick >= edit.tick);
-            let found = changes.iter().find(|numbered| {
-                let at = numbered.step.map_or(Some(self.tick), |(step, _)| self.oracle.tick_of(step));
-                numbered.change.path.as_bytes() == edit.path.as_bytes()
-                    && at == Some(scan.unwrap_or(self.tick))
-            });
-            // What the person wrote while a call ran that may change anything cannot be told from what that call wrote.
-            if found.is_none_or(|numbered| numbered.who.session().is_none()) {
-                let who = found.map(|numbered| format!("{:?}", numbered.who));
-                let now = after.get(edit.path);
-                return Err(format!("{} lost {line:?}, author {who:?}; now {now:?}", edit.path));
-            }
-        }
-        Ok(())
-    }
-
-    /// The author of every change on the present line is what can be known.
-    fn check_authors(&mut self) -> Result<(), String> {
-        if self.oracle.scans.is_empty() {
-            return Ok(());
-        }
-        let changes = self.world.with(|workspace| workspace.numbered_changes(None).map_err(text))?;
-        for numbered in &changes {
-            let Some((step, _)) = numbered.step else { continue };
-            let Some(tick) = self.oracle.tick_of(step) else { continue };
-            let Ok(path) = std::str::from_utf8(numbered.change.path.as_bytes()) else { continue };
-            self.counts.verdicts += 1;
-            self.oracle.check_author(path, tick, &numbered.who)?;
-            let truth = self.oracle.truth(path, tick);
-            if truth.is_empty() && PATHS.contains(&path) {
-                return Err(format!("{path} was not changed before tick {tick}, and a change is listed"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Every step still has the files it had.
-    fn check_every_step(&self) -> Result<(), String> {
-        self.world.with(|workspace| {
-            for (step, files) in &self.oracle.files {
-                let stored = workspace.store().step(*step).unwrap().unwrap();
-                let found = self.world.files_at(workspace, &stored)?;
-                if found != *files {
-                    return Err(format!("step #{} changed: {found:?}", stored.checkpoint.step.number));
-                }
-            }
-            Ok(())
-        })
     }
 }

@@ -27,6 +27,14 @@ pub struct Edit {
     pub token: String,
 }
 
+impl Edit {
+    /// Whether the line that it added is there.
+    pub fn is_in(&self, files: &Files) -> bool {
+        let line = format!("{}\n", self.token);
+        !self.token.is_empty() && files.get(self.path).is_some_and(|text| text.contains(&line))
+    }
+}
+
 /// A call, as its events were delivered.
 #[derive(Clone, Debug)]
 pub struct Call {

@@ -1,0 +1,267 @@
+//! A directory, a store, and agents that report what they do in it.
+//!
+//! Most cases run the hook code and the engine inside of the test. Some run the real program instead: every hook and every
+//! command of the user is a process then. What the store holds is always read by the engine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use stepback_agents::Agent;
+use stepback_agents::hook::Hook;
+use stepback_engine::rewind::Request;
+use stepback_engine::undo::Direction;
+use stepback_engine::{Engine, EngineError, Workspace};
+use stepback_model::env::{Env, FrozenEnv};
+use stepback_model::path::RelPath;
+use stepback_model::record::{Annotation, Operation, Trigger};
+use stepback_model::time::Timestamp;
+use stepback_store::Store;
+use stepback_store::embedded::EmbeddedStore;
+use stepback_store::memory::MemoryStore;
+use stepback_store::port::{Query, StoredCheckpoint};
+use stepback_testkit::tree;
+use stepback_worktree::rules::Budget;
+
+/// The files that everybody writes to.
+pub const PATHS: [&str; 5] = ["a.txt", "b.txt", "c.txt", "notes.md", "src/d.txt"];
+
+/// What the files hold; one that is missing is not there.
+pub type Files = BTreeMap<&'static str, String>;
+
+pub struct World {
+    _dir: tempfile::TempDir,
+    top: PathBuf,
+    pub root: PathBuf,
+    store: Box<dyn Store>,
+    env: Box<dyn Env>,
+    /// Whether hooks and commands are processes.
+    runs_program: bool,
+    pub log: Vec<String>,
+}
+
+/// The clock of the processes.
+struct SystemClock(FrozenEnv);
+
+impl Env for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap())
+    }
+
+    fn fresh_id(&self) -> [u8; 16] {
+        self.0.fresh_id()
+    }
+}
+
+pub fn text(error: EngineError) -> String {
+    error.to_string()
+}
+
+impl World {
+    pub fn new(seed: u64, runs_program: bool) -> Self {
+        let dir = tempfile::tempdir_in(tree::scratch_place()).unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let root = top.join("work");
+        fs::create_dir_all(root.join("src")).unwrap();
+        // With a store on disk, events that change nothing wait in the inbox.
+        let store: Box<dyn Store> = match runs_program || seed.is_multiple_of(5) {
+            true => Box::new(EmbeddedStore::open(&top.join("store")).unwrap()),
+            false => Box::new(MemoryStore::new(1 << 30)),
+        };
+        let frozen = FrozenEnv::new(Timestamp::from_micros(1_800_000_000_000_000), seed);
+        let env: Box<dyn Env> = if runs_program { Box::new(SystemClock(frozen)) } else { Box::new(frozen) };
+        Self { _dir: dir, top, root, store, env, runs_program, log: Vec::new() }
+    }
+
+    pub fn engine(&self) -> Engine<'_> {
+        let (store, env) = (&*self.store, &*self.env);
+        Engine { store, env, budget: Budget::default(), threads: 1, progress: None, watcher: None }
+    }
+
+    /// Does something with the workspace, after everything that was reported is recorded.
+    pub fn with<T>(&self, work: impl FnOnce(&Workspace<'_>) -> T) -> T {
+        let engine = self.engine();
+        let workspace = engine.workspace(&self.root).unwrap();
+        stepback_agents::record::take_in_quietly(&workspace).unwrap();
+        work(&workspace)
+    }
+
+    /// Delivers one event to the hook, as the agent does.
+    pub fn hook(&self, agent: Agent, payload: &Value) {
+        let store = self.top.join("store");
+        if self.runs_program {
+            let (code, said) = self.run_program(&["hook", agent.name()], payload.to_string().as_bytes());
+            assert_eq!((code, said.as_str()), (Some(0), ""), "{payload}");
+            return;
+        }
+        let hook = Hook {
+            agent,
+            store: &store,
+            directory: &self.root,
+            env: &*self.env,
+            with_engine: &|work| work(&self.engine()),
+            new_root: &|directory: &Path| Some(directory.to_path_buf()),
+            transcript: None,
+            patience: Duration::ZERO,
+            strict: false,
+            at_least_every: None,
+            at_least_each: None,
+            looks: true,
+            notes: false,
+            carried: false,
+            policy: None,
+            started: &|| None,
+        };
+        let outcome = hook.handle(payload.to_string().as_bytes());
+        assert_eq!(outcome.trouble, None, "{payload}");
+    }
+
+    /// Runs a command of the program. Returns its exit code and what it wrote to standard error.
+    fn run_program(&self, arguments: &[&str], input: &[u8]) -> (Option<i32>, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_stepback"))
+            .args(arguments)
+            .current_dir(&self.root)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.top.join("home"))
+            .env("STEPBACK_HOME", self.top.join("store"))
+            .env("STEPBACK_WATCHER", "off")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Runs a command of the user, which may leave something alone.
+    fn command(&self, arguments: &[&str]) -> Result<(), String> {
+        match self.run_program(arguments, b"") {
+            (Some(0 | 5), _) => Ok(()),
+            (code, said) => Err(format!("{arguments:?} exits with {code:?}: {said}")),
+        }
+    }
+
+    pub fn create_checkpoint(&self) -> Result<(), String> {
+        if self.runs_program {
+            return self.command(&["checkpoint", "create"]);
+        }
+        let annotation = Annotation::default();
+        self.with(|workspace| workspace.create_checkpoint(annotation, Trigger::Manual).map(drop))
+            .map_err(text)
+    }
+
+    /// Rewinds, and says what became of each path.
+    pub fn rewind(&self, request: &Request) -> Result<String, String> {
+        if self.runs_program {
+            let mut arguments = vec!["rewind".to_owned(), "--yes".into()];
+            arguments
+                .extend(request.target.iter().map(|target| format!("#{}", target.checkpoint.step.number)));
+            arguments.extend(request.last.iter().map(|last| format!("--last={last}")));
+            arguments.extend(request.changes.iter().map(|change| format!("--change={change}")));
+            arguments.extend(request.session.iter().map(|session| format!("--session={session}")));
+            arguments.extend(request.all.then(|| "--all".into()));
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            return self.command(&arguments).map(|()| String::new());
+        }
+        self.with(|workspace| {
+            let report = workspace.apply(workspace.prepare_rewind(request)?)?;
+            let left =
+                report.left_alone.iter().map(|left| format!("{} left alone: {}", left.path, left.reason));
+            let outcomes =
+                report.outcomes.iter().map(|(change, outcome)| format!("{} {outcome:?}", change.path));
+            Ok(outcomes.chain(left).collect::<Vec<_>>().join(", "))
+        })
+        .map_err(text)
+    }
+
+    pub fn undo(&self, operation: &Operation) -> Result<(), String> {
+        if self.runs_program {
+            return self.command(&["undo", "--yes", &format!("id:{}", operation.id)]);
+        }
+        self.with(|workspace| {
+            let reversal = workspace.prepare_undo(Some(operation.id))?;
+            workspace.reverse_now(reversal, Direction::Undo).map(drop)
+        })
+        .map_err(text)
+    }
+
+    pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<(), String> {
+        if self.runs_program {
+            let from = format!("#{}", from.checkpoint.step.number);
+            return self.command(&["branch", "create", name, "--from", &from]);
+        }
+        self.with(|workspace| workspace.create_branch(name, from).map(drop)).map_err(text)
+    }
+
+    pub fn switch(&self, name: &str) -> Result<(), String> {
+        if self.runs_program {
+            return self.command(&["branch", "switch", name, "--yes"]);
+        }
+        self.with(|workspace| workspace.switch(name, workspace.prepare_switch(name)?).map(drop)).map_err(text)
+    }
+
+    pub fn transcript(&self, session: &str) -> PathBuf {
+        self.top.join(format!("{session}.jsonl"))
+    }
+
+    /// Adds a line to a conversation.
+    pub fn say(&self, session: &str, line: &Value) {
+        let path = self.transcript(session);
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+        writeln!(file, "{line}").unwrap();
+    }
+
+    pub fn files(&self) -> Files {
+        let read = |path: &&'static str| Some((*path, fs::read_to_string(self.root.join(path)).ok()?));
+        PATHS.iter().filter_map(read).collect()
+    }
+
+    pub fn write(&self, path: &str, text: Option<&str>) {
+        let path = self.root.join(path);
+        match text {
+            Some(text) => {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            None => drop(fs::remove_file(path)),
+        }
+    }
+
+    /// The files at a step, as the store has them.
+    pub fn files_at(&self, workspace: &Workspace<'_>, step: &StoredCheckpoint) -> Result<Files, String> {
+        let state = workspace.state_of(step).map_err(|error| error.to_string())?;
+        let mut files = Files::new();
+        for path in PATHS {
+            let relative = RelPath::parse(path.as_bytes()).unwrap();
+            let found = workspace.read_path(&state, &relative).map_err(|error| error.to_string())?;
+            if let Some((_, bytes)) = found {
+                files.insert(path, String::from_utf8(bytes).unwrap());
+            }
+        }
+        Ok(files)
+    }
+
+    /// Steps after the one with this number, oldest first.
+    pub fn steps_after(&self, workspace: &Workspace<'_>, number: u64) -> Vec<StoredCheckpoint> {
+        let query = Query { after: Some(number), oldest_first: true, ..Query::default() };
+        workspace.store().steps(workspace.record.id, &query).unwrap()
+    }
+
+    /// The payload of an event, with what every event has.
+    pub fn payload(&self, session: &str, transcript: bool, name: &str, more: Value) -> Value {
+        let mut payload = json!({ "session_id": session, "hook_event_name": name, "cwd": self.root });
+        if transcript {
+            payload["transcript_path"] = json!(self.transcript(session));
+        }
+        payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        payload
+    }
+}
