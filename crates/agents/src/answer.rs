@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::payload::Gate;
+use crate::payload::HookPoint;
 
 /// What we have to say.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Answer {
 
 impl Answer {
     /// The text for the agent; `None` says nothing.
-    pub fn text(&self, agent: Agent, event: &str, gate: Gate) -> Option<String> {
+    pub fn text(&self, agent: Agent, event: &str, gate: HookPoint) -> Option<String> {
         if *self == Self::default() {
             return None;
         }
@@ -38,24 +38,26 @@ impl Answer {
         value.as_object().is_some_and(|fields| !fields.is_empty()).then(|| value.to_string())
     }
 
-    fn claude(&self, event: &str, gate: Gate) -> Value {
+    fn claude(&self, event: &str, gate: HookPoint) -> Value {
         let mut specific = json!({ "hookEventName": event });
         let mut answer = json!({});
         match (&self.deny, gate) {
-            (Some(reason), Gate::Before) => {
+            (Some(reason), HookPoint::Before) => {
                 specific["permissionDecision"] = json!("deny");
                 specific["permissionDecisionReason"] = json!(reason);
             }
-            (Some(reason), Gate::After | Gate::Prompt) => {
+            (Some(reason), HookPoint::After | HookPoint::Prompt) => {
                 answer["decision"] = json!("block");
                 answer["reason"] = json!(reason);
             }
             _ => {}
         }
-        if let (Some(input), Gate::Before) = (&self.input, gate) {
+        if let (Some(input), HookPoint::Before) = (&self.input, gate) {
             specific["updatedInput"] = input.clone();
         }
-        if let (Some(context), Gate::Before | Gate::After | Gate::Prompt) = (&self.context, gate) {
+        if let (Some(context), HookPoint::Before | HookPoint::After | HookPoint::Prompt) =
+            (&self.context, gate)
+        {
             specific["additionalContext"] = json!(context);
         }
         if specific.as_object().is_some_and(|fields| fields.len() > 1) {
@@ -67,9 +69,9 @@ impl Answer {
         answer
     }
 
-    fn codex(&self, event: &str, gate: Gate) -> Value {
+    fn codex(&self, event: &str, gate: HookPoint) -> Value {
         match gate {
-            Gate::Before => {
+            HookPoint::Before => {
                 let deny = self.refusal(Agent::Codex).map(Cow::into_owned);
                 Self { deny, input: None, ..self.clone() }.claude(event, gate)
             }
@@ -95,16 +97,16 @@ impl Answer {
         }
     }
 
-    fn gemini(&self, event: &str, gate: Gate) -> Value {
+    fn gemini(&self, event: &str, gate: HookPoint) -> Value {
         let mut answer = json!({});
         if let Some(reason) = &self.deny {
             answer["decision"] = json!("deny");
             answer["reason"] = json!(reason);
         }
-        if let (Some(input), Gate::Before) = (&self.input, gate) {
+        if let (Some(input), HookPoint::Before) = (&self.input, gate) {
             answer["hookSpecificOutput"] = json!({ "hookEventName": event, "tool_input": input });
         }
-        if let (Some(context), Gate::After | Gate::Prompt) = (&self.context, gate) {
+        if let (Some(context), HookPoint::After | HookPoint::Prompt) = (&self.context, gate) {
             answer["hookSpecificOutput"] = json!({ "hookEventName": event, "additionalContext": context });
         }
         if let Some(note) = &self.note {
@@ -129,11 +131,13 @@ impl Answer {
     }
 
     /// Whether a message for the model can be delivered at this point.
-    pub fn can_tell(agent: Agent, gate: Gate) -> bool {
+    pub fn can_tell(agent: Agent, gate: HookPoint) -> bool {
         match agent {
-            Agent::Claude | Agent::Codex => matches!(gate, Gate::Before | Gate::After | Gate::Prompt),
-            Agent::Gemini => matches!(gate, Gate::After | Gate::Prompt),
-            Agent::Opencode => gate == Gate::After,
+            Agent::Claude | Agent::Codex => {
+                matches!(gate, HookPoint::Before | HookPoint::After | HookPoint::Prompt)
+            }
+            Agent::Gemini => matches!(gate, HookPoint::After | HookPoint::Prompt),
+            Agent::Opencode => gate == HookPoint::After,
         }
     }
 }
@@ -151,7 +155,9 @@ mod tests {
             Answer { context: Some("hint".into()), note: Some("saved".into()), ..Answer::default() },
         ];
         for agent in Agent::ALL {
-            for gate in [Gate::Before, Gate::After, Gate::Prompt, Gate::Done, Gate::Other] {
+            for gate in
+                [HookPoint::Before, HookPoint::After, HookPoint::Prompt, HookPoint::Done, HookPoint::Other]
+            {
                 assert_eq!(answers[0].text(agent, "PreToolUse", gate), None);
                 for answer in &answers {
                     let text = answer.text(agent, "PreToolUse", gate).unwrap_or_default();
@@ -164,16 +170,16 @@ mod tests {
     #[test]
     fn a_refusal_is_one_in_every_dialect() {
         let answer = Answer { deny: Some("not now".into()), ..Answer::default() };
-        let claude = answer.text(Agent::Claude, "PreToolUse", Gate::Before).unwrap();
+        let claude = answer.text(Agent::Claude, "PreToolUse", HookPoint::Before).unwrap();
         assert!(claude.contains(r#""permissionDecision":"deny""#), "{claude}");
-        let gemini = answer.text(Agent::Gemini, "BeforeTool", Gate::Before).unwrap();
+        let gemini = answer.text(Agent::Gemini, "BeforeTool", HookPoint::Before).unwrap();
         assert!(gemini.contains(r#""decision":"deny""#), "{gemini}");
     }
 
     #[test]
     fn codex_is_asked_to_call_again_with_the_new_input() {
         let answer = Answer { input: Some(json!({"command": "ls"})), ..Answer::default() };
-        let text = answer.text(Agent::Codex, "PreToolUse", Gate::Before).unwrap();
+        let text = answer.text(Agent::Codex, "PreToolUse", HookPoint::Before).unwrap();
         assert!(text.contains("deny") && text.contains("ls"), "{text}");
         // So this call will not run; where the agent takes the new input, it will.
         assert!(answer.refusal(Agent::Codex).is_some_and(|reason| reason.contains("ls")));

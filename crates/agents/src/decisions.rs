@@ -13,7 +13,7 @@ use serde_json::Value;
 use stepback_engine::control::{Answer, Side};
 use stepback_model::event::Event;
 
-use crate::stopping::Verdict;
+use crate::breakpoints::Verdict;
 
 /// What was decided and said at one end of a call.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

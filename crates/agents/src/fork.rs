@@ -23,16 +23,16 @@ use std::path::{Path, PathBuf};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
-use crate::transcript::{Home, Place, TranscriptError, left_out, messages, settled};
+use crate::transcript::{Home, TranscriptError, TranscriptLocation, left_out, messages, settled};
 
-pub use recorded::{Onward, Planned, plan_recorded};
+pub use recorded::{ForkRequest, Planned, plan_recorded};
 pub use run::{Ready, carry_out};
 
 /// The conversation to go on from.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// Where the agent keeps it, or kept it.
-    pub place: &'a Place,
+    pub place: &'a TranscriptLocation,
     /// The directory it ran in.
     pub cwd: &'a Path,
     /// Where the agents keep their things.
@@ -43,7 +43,7 @@ pub struct Source<'a> {
 
 /// How it shall go on.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct ForkOptions<'a> {
     /// How many lines of the chain to keep. Fewer are kept where a call would be left without its result.
     pub keep: usize,
     /// The directory to go on in.
@@ -82,7 +82,7 @@ pub struct Prepare {
     /// The file it reads, which is removed afterwards.
     pub file: PathBuf,
     /// Where the new conversation then is.
-    pub place: Place,
+    pub place: TranscriptLocation,
 }
 
 /// How a conversation will go on.
@@ -173,7 +173,7 @@ struct Start {
 }
 
 /// Plans a fork. Reads the agent's files, and writes nothing.
-pub fn plan(source: &Source<'_>, wish: &Wish<'_>) -> Result<Fork, ForkError> {
+pub fn plan(source: &Source<'_>, wish: &ForkOptions<'_>) -> Result<Fork, ForkError> {
     let agent = source.place.agent;
     if source.lines.len() < wish.keep {
         return Err(ForkError::TooShort { have: source.lines.len(), wanted: wish.keep });
@@ -211,7 +211,7 @@ pub fn plan(source: &Source<'_>, wish: &Wish<'_>) -> Result<Fork, ForkError> {
 }
 
 /// Takes the lines from the agent's own file if it still says what was recorded.
-fn start(place: &Place, chain: &[String]) -> Start {
+fn start(place: &TranscriptLocation, chain: &[String]) -> Start {
     let own = match place.agent {
         // The last message may have grown since; what was recorded is what counts.
         Agent::Opencode => None,

@@ -5,7 +5,7 @@
 //! answer.
 
 use crate::agent::Agent;
-use crate::transcript::{self, Cursor, Part, Place, Role, messages};
+use crate::transcript::{self, Cursor, Part, Role, TranscriptLocation, messages};
 
 /// Whether a hook only says that the agent looks whether to compact, as it does before every question to the model.
 pub(crate) fn is_only_a_check(agent: Agent, event: &str, trigger: Option<&str>) -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn may_compact(line: &str) -> bool {
 }
 
 /// The lines, counted from `from`, at which earlier messages were given up.
-pub(crate) fn compactions(place: &Place, limit: Option<u64>, from: usize) -> Vec<usize> {
+pub(crate) fn compactions(place: &TranscriptLocation, limit: Option<u64>, from: usize) -> Vec<usize> {
     let Ok(whole) = transcript::read_until(place, &Cursor::default(), limit) else { return Vec::new() };
     let all = messages(place.agent, &whole.lines);
     let compacted =
@@ -27,7 +27,7 @@ pub(crate) fn compactions(place: &Place, limit: Option<u64>, from: usize) -> Vec
 }
 
 /// The last of what the model said since the prompt, out of `response`, which is all of it joined.
-pub(crate) fn last_words(place: &Place, limit: Option<u64>, response: &str) -> Option<String> {
+pub(crate) fn last_words(place: &TranscriptLocation, limit: Option<u64>, response: &str) -> Option<String> {
     let whole = transcript::read_until(place, &Cursor::default(), limit).ok()?;
     let lines: Vec<_> = whole.lines.iter().map(|line| stepback_redact::redact(line)).collect();
     let all = messages(place.agent, &lines);
@@ -52,12 +52,13 @@ mod tests {
 
     use super::*;
 
-    fn transcript(lines: &[Value]) -> (tempfile::NamedTempFile, Place) {
+    fn transcript(lines: &[Value]) -> (tempfile::NamedTempFile, TranscriptLocation) {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         for line in lines {
             writeln!(file, "{line}").unwrap();
         }
-        let place = Place { agent: Agent::Gemini, path: file.path().into(), session: "s".into() };
+        let place =
+            TranscriptLocation { agent: Agent::Gemini, path: file.path().into(), session: "s".into() };
         (file, place)
     }
 

@@ -15,24 +15,24 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use stepback_engine::control::{Control, Side};
-use stepback_engine::recorder::{Effect, Recorded};
-use stepback_engine::{Engine, EngineError, Workspace, roots};
+use stepback_engine::recorder::{RecordedStep, ScanPolicy};
+use stepback_engine::{Engine, EngineError, Workspace, workspace_index};
 use stepback_model::env::Env;
-use stepback_model::record::{Session, Started, StepKind, Trigger};
+use stepback_model::record::{LaunchCommand, Session, StepKind, Trigger};
 
 use crate::agent::Agent;
 use crate::answer::Answer;
+use crate::breakpoints::{GatedCall, Verdict};
 use crate::inbox::{self, Note};
-use crate::payload::{self, Gate, Seen};
+use crate::payload::{self, HookEvent, HookPoint};
 use crate::policy::{self, Policy};
 use crate::record;
-use crate::stopping::{Passing, Verdict};
 
 /// Largest payload that is read; a larger one leaves a gap.
 pub const LARGEST: usize = 64 << 20;
 
 /// Modified when somebody looked because it was time to.
-const LOOKED: &str = "looked";
+const LAST_SCAN_FILE: &str = "looked";
 
 /// Opens the store when it is needed: most events do without.
 pub type WithEngine<'a> =
@@ -71,7 +71,7 @@ pub struct Hook<'a> {
     /// What calls may do, if this is a rerun.
     pub policy: Option<&'a Policy>,
     /// Finds out how the agent was started, as far as its processes tell.
-    pub started: &'a dyn Fn() -> Option<Started>,
+    pub started: &'a dyn Fn() -> Option<LaunchCommand>,
 }
 
 /// What the hook process prints and how it ends.
@@ -98,8 +98,8 @@ impl Hook<'_> {
             fields.entry("transcript_path").or_insert_with(|| path.to_string_lossy().into());
         }
         let seen = match payload::read(self.agent, &value) {
-            Ok(seen) if !self.looks && matches!(seen.effect, Effect::Before | Effect::After) => {
-                Seen { effect: Effect::None, ..seen }
+            Ok(seen) if !self.looks && matches!(seen.effect, ScanPolicy::Before | ScanPolicy::After) => {
+                HookEvent { effect: ScanPolicy::None, ..seen }
             }
             Ok(seen) => seen,
             Err(error) => {
@@ -113,7 +113,7 @@ impl Hook<'_> {
         }
         let directory = seen.cwd.clone().unwrap_or_else(|| self.directory.to_path_buf());
         let directory = directory.canonicalize().unwrap_or(directory);
-        let known = roots::find(self.store, &directory);
+        let known = workspace_index::find(self.store, &directory);
         if let Some((_, dir)) = &known
             && self.can_wait(&seen, dir)
         {
@@ -128,7 +128,7 @@ impl Hook<'_> {
         }
         // A proxy knows more of it. Otherwise these events are enough to learn it.
         let mut seen = seen;
-        if !self.carried && (seen.effect == Effect::Before || seen.gate == Gate::Done) {
+        if !self.carried && (seen.effect == ScanPolicy::Before || seen.gate == HookPoint::Done) {
             seen.learned.started = (self.started)();
         }
         let dir = known.as_ref().map(|(_, dir)| dir.as_path());
@@ -159,9 +159,9 @@ impl Hook<'_> {
     }
 
     /// Whether the event can wait in the inbox until somebody opens the store anyway.
-    fn can_wait(&self, seen: &Seen, dir: &Path) -> bool {
-        seen.effect == Effect::None
-            && seen.gate != Gate::Done
+    fn can_wait(&self, seen: &HookEvent, dir: &Path) -> bool {
+        seen.effect == ScanPolicy::None
+            && seen.gate != HookPoint::Done
             && !seen.learned.ended
             && !Control::of(dir).is_armed()
             && !self.policy.is_some_and(|policy| policy.knows(&seen.event, seen.gate, dir))
@@ -173,20 +173,20 @@ impl Hook<'_> {
         let Some(minutes) = self.at_least_every else { return false };
         // The cache is written by looks that found something, the other file by those that came only because of the time.
         let modified = |name: &str| std::fs::metadata(dir.join(name)).and_then(|file| file.modified()).ok();
-        let looked = modified("statcache").max(modified(LOOKED));
+        let looked = modified("statcache").max(modified(LAST_SCAN_FILE));
         let age = looked.and_then(|looked| looked.elapsed().ok());
         age.is_some_and(|age| age > Duration::from_secs(minutes * 60))
     }
 
     /// Whether so many model turns passed without a look at the files that the person wants one.
-    fn has_turned(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<bool, EngineError> {
+    fn has_turned(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<bool, EngineError> {
         let Some(turns) = self.at_least_each else { return Ok(false) };
         let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
         let session = workspace.store().session(id)?;
         Ok(session.is_some_and(|session| session.info.iteration + 1 >= session.info.looked + turns))
     }
 
-    fn note(&self, seen: &Seen, payload: Option<Value>, gap: Option<String>) -> Note {
+    fn note(&self, seen: &HookEvent, payload: Option<Value>, gap: Option<String>) -> Note {
         // A conversation that is not there yet has no lines, whatever it has when the note is taken in.
         let transcript =
             seen.transcript.as_ref().map(|path| std::fs::metadata(path).map_or(0, |file| file.len()));
@@ -196,30 +196,30 @@ impl Hook<'_> {
     fn record(
         &self,
         workspace: &Workspace<'_>,
-        seen: &Seen,
+        seen: &HookEvent,
         is_recorded: &Cell<bool>,
     ) -> Result<Answer, EngineError> {
         let lock = workspace.lock_recording()?;
         record::take_in(workspace, &lock)?;
         let mut seen = seen.clone();
-        if seen.effect == Effect::None {
-            seen.effect = self.reason_to_look(workspace, &seen)?.map_or(Effect::None, Effect::Keep);
+        if seen.effect == ScanPolicy::None {
+            seen.effect = self.reason_to_look(workspace, &seen)?.map_or(ScanPolicy::None, ScanPolicy::Keep);
         }
-        let recorded = record::one(workspace, &lock, &seen, self.env.now(), None)?;
+        let recorded = record::record_event(workspace, &lock, &seen, self.env.now(), None)?;
         is_recorded.set(true);
-        if let (Effect::Keep(Trigger::Scheduled), Some(dir)) = (seen.effect, workspace.cache_dir()?) {
+        if let (ScanPolicy::Keep(Trigger::Scheduled), Some(dir)) = (seen.effect, workspace.cache_dir()?) {
             // Without it, every event from now on would be overdue until a file changes.
             let file = OpenOptions::new()
                 .write(true)
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                .open(dir.join(LOOKED));
+                .open(dir.join(LAST_SCAN_FILE));
             let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
         }
         drop(lock);
         let repeated = self.repeated(workspace, &seen)?;
-        if seen.gate == Gate::Before && repeated.refusal(self.agent).is_some() {
+        if seen.gate == HookPoint::Before && repeated.refusal(self.agent).is_some() {
             return Ok(repeated);
         }
         if let Some(answer) = self.forbidden(workspace, &seen)? {
@@ -229,16 +229,20 @@ impl Hook<'_> {
             true => self.controlled(workspace, &seen, &recorded)?,
             false => repeated,
         };
-        if self.notes && seen.gate == Gate::Done {
+        if self.notes && seen.gate == HookPoint::Done {
             answer.note = record::note_for_turn(workspace, &recorded)?;
         }
         Ok(answer)
     }
 
     /// Why to look at the files at an event that changes none.
-    fn reason_to_look(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Option<Trigger>, EngineError> {
+    fn reason_to_look(
+        &self,
+        workspace: &Workspace<'_>,
+        seen: &HookEvent,
+    ) -> Result<Option<Trigger>, EngineError> {
         let is_overdue = workspace.cache_dir()?.is_some_and(|dir| self.is_overdue(&dir));
-        if is_overdue || (seen.gate == Gate::Done && self.has_turned(workspace, seen)?) {
+        if is_overdue || (seen.gate == HookPoint::Done && self.has_turned(workspace, seen)?) {
             return Ok(Some(Trigger::Scheduled));
         }
         // Nobody has looked yet: without a look, there would be nothing to go back to.
@@ -246,7 +250,7 @@ impl Hook<'_> {
             return Ok(Some(Trigger::Automatic));
         }
         let id = Session::id_of(workspace.record.id, &seen.event.agent, &seen.event.session);
-        if seen.gate != Gate::Done && !seen.learned.ended {
+        if seen.gate != HookPoint::Done && !seen.learned.ended {
             return Ok(None);
         }
         // The agent is done, and one of its calls has never ended: what that did is there now, and nothing later is its doing.
@@ -256,21 +260,21 @@ impl Hook<'_> {
     }
 
     /// In a rerun, what a person decided and said here when the session was recorded.
-    fn repeated(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Answer, EngineError> {
+    fn repeated(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<Answer, EngineError> {
         let Some(policy) = self.policy else { return Ok(Answer::default()) };
         let answer = policy.repeat(workspace, &seen.event, seen.gate, self.env.now())?;
-        if let (Some(reason), Gate::Before) = (answer.refusal(self.agent), seen.gate) {
+        if let (Some(reason), HookPoint::Before) = (answer.refusal(self.agent), seen.gate) {
             record::refused(workspace, &seen.event, &reason, self.env.now())?;
         }
         Ok(answer)
     }
 
     /// Refuses a call that the policy of a rerun forbids.
-    fn forbidden(&self, workspace: &Workspace<'_>, seen: &Seen) -> Result<Option<Answer>, EngineError> {
-        let Some(policy) = self.policy.filter(|_| seen.gate == Gate::Before) else { return Ok(None) };
+    fn forbidden(&self, workspace: &Workspace<'_>, seen: &HookEvent) -> Result<Option<Answer>, EngineError> {
+        let Some(policy) = self.policy.filter(|_| seen.gate == HookPoint::Before) else { return Ok(None) };
         let paths = record::relative(workspace, seen);
         let tool = seen.event.tool.as_deref().unwrap_or_default();
-        let changes = seen.effect == Effect::Before;
+        let changes = seen.effect == ScanPolicy::Before;
         let reason = match policy.refusal(self.agent, tool, &paths) {
             None if changes && policy.tools == policy::Tools::Recorded => {
                 let input = seen.event.input.clone().unwrap_or_default();
@@ -287,8 +291,8 @@ impl Hook<'_> {
     fn controlled(
         &self,
         workspace: &Workspace<'_>,
-        seen: &Seen,
-        recorded: &Recorded,
+        seen: &HookEvent,
+        recorded: &RecordedStep,
     ) -> Result<Answer, EngineError> {
         let mut answer = Answer::default();
         let Some(dir) = workspace.cache_dir()? else { return Ok(answer) };
@@ -303,7 +307,7 @@ impl Hook<'_> {
             _ => None,
         };
         if let Some(side) = side {
-            let passing = Passing {
+            let passing = GatedCall {
                 workspace,
                 event: &seen.event,
                 paths: &record::relative(workspace, seen),
@@ -344,14 +348,14 @@ impl Hook<'_> {
     fn failed(
         &self,
         dir: Option<&Path>,
-        gate: Gate,
+        gate: HookPoint,
         event: &str,
         what: &str,
         payload: Option<&Value>,
     ) -> Outcome {
         let dir = dir
             .map(Path::to_path_buf)
-            .or_else(|| roots::find(self.store, self.directory).map(|(_, dir)| dir));
+            .or_else(|| workspace_index::find(self.store, self.directory).map(|(_, dir)| dir));
         if let Some(dir) = dir {
             self.leave_gap(&dir, event, what, payload);
         }
@@ -371,8 +375,8 @@ impl Hook<'_> {
     }
 
     /// What is said to an agent whose call could not be recorded: nothing, or with strictness a refusal.
-    fn refusal(&self, gate: Gate, event: &str, what: &str) -> Option<String> {
-        if !self.strict || gate != Gate::Before {
+    fn refusal(&self, gate: HookPoint, event: &str, what: &str) -> Option<String> {
+        if !self.strict || gate != HookPoint::Before {
             return None;
         }
         let reason = format!("stepback could not save a checkpoint first, and was told to be strict: {what}");
@@ -381,7 +385,7 @@ impl Hook<'_> {
 }
 
 /// What a payload that cannot be read seems to be about.
-fn guessed(payload: &[u8]) -> (String, Gate) {
+fn guessed(payload: &[u8]) -> (String, HookPoint) {
     /// Agents name the event before anything long.
     const LOOKED_AT: usize = 1 << 20;
     let text = String::from_utf8_lossy(&payload[..payload.len().min(LOOKED_AT)]);

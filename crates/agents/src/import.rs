@@ -9,11 +9,11 @@ mod describe;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
-use crate::transcript::{Message, Part, Place, Role, about, clip, messages};
+use crate::transcript::{Message, Part, Role, TranscriptLocation, about, clip, messages};
 
 pub use describe::describe_call;
 
@@ -21,7 +21,7 @@ pub use describe::describe_call;
 pub const SUMMARY: usize = 100;
 
 /// The events of a conversation, in order.
-pub fn events<S: AsRef<str>>(place: &Place, lines: &[S]) -> Vec<Event> {
+pub fn events<S: AsRef<str>>(place: &TranscriptLocation, lines: &[S]) -> Vec<Event> {
     let about = about(place.agent, lines);
     let mut import = Import { place, calls: HashMap::new(), out: Vec::new() };
     let all = messages(place.agent, lines);
@@ -45,7 +45,7 @@ struct Call<'a> {
 }
 
 struct Import<'a> {
-    place: &'a Place,
+    place: &'a TranscriptLocation,
     calls: HashMap<&'a str, Call<'a>>,
     out: Vec<Event>,
 }
@@ -127,8 +127,8 @@ impl<'a> Import<'a> {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                event.error =
-                    failed.then(|| Trouble { message: clip(&message(), 1000), ..Trouble::default() });
+                event.error = failed
+                    .then(|| ReportedError { message: clip(&message(), 1000), ..ReportedError::default() });
                 event.output = Some(output.clone());
                 Some(event)
             }
@@ -141,7 +141,7 @@ impl<'a> Import<'a> {
             Part::Failure { text } => {
                 let mut event = self.event(StepKind::Error, message.at, key.into());
                 event.summary = clip(&format!("error: {text}"), SUMMARY);
-                event.error = Some(Trouble { message: text.clone(), ..Trouble::default() });
+                event.error = Some(ReportedError { message: text.clone(), ..ReportedError::default() });
                 Some(event)
             }
             Part::Text { .. } | Part::Thinking { .. } | Part::Other { .. } => None,

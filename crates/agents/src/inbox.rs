@@ -35,7 +35,7 @@ pub struct Note {
     /// Why it could not be recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<String>,
-    /// The file that holds what a proxy carried; see [`crate::carried`].
+    /// The file that holds what a proxy carried; see [`crate::model_call_inbox`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<String>,
 }

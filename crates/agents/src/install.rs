@@ -5,7 +5,7 @@
 //! the byte; to install twice changes nothing; to uninstall gives back the file of before. [`run_command`] gives one run of
 //! an agent the same hooks without a lasting change.
 //!
-//! Nothing here reads the environment, looks for a home or prints: [`Place`] says where things are.
+//! Nothing here reads the environment, looks for a home or prints: [`SettingsPaths`] says where things are.
 
 mod claude;
 mod codex;
@@ -34,7 +34,7 @@ use crate::Agent;
 
 /// Where an agent's settings are looked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SettingsPaths {
     /// The user's home.
     pub home: PathBuf,
     /// The folder the agent works in.
@@ -49,7 +49,7 @@ pub struct Place {
     pub opencode_config_dir: PathBuf,
 }
 
-impl Place {
+impl SettingsPaths {
     /// The usual places.
     pub fn usual(home: &Path, workspace: &Path) -> Self {
         Self {
@@ -100,7 +100,7 @@ pub enum Direction {
 
 /// The agents in use: those with a folder of theirs in the home or the workspace, and those with a program in `path`, the
 /// folders that programs are looked for in.
-pub fn detect(place: &Place, path: &[PathBuf]) -> Vec<Agent> {
+pub fn detect(place: &SettingsPaths, path: &[PathBuf]) -> Vec<Agent> {
     let has_program = |agent: Agent| path.iter().any(|dir| dir.join(agent.name()).is_file());
     let has_dir = |agent| place.dirs(agent).iter().any(|dir| dir.is_dir());
     Agent::ALL.into_iter().filter(|&agent| has_dir(agent) || has_program(agent)).collect()

@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
-use stepback_engine::recorder::{Effect, Learned};
+use stepback_engine::recorder::{ScanPolicy, SessionUpdate};
 use stepback_model::clip;
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::record::{StepKind, Trigger};
 
@@ -22,7 +22,7 @@ const SUMMARY: usize = 100;
 
 /// Where in its work the agent waits for our answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gate {
+pub enum HookPoint {
     /// A tool is about to run.
     Before,
     /// A tool has run.
@@ -37,13 +37,13 @@ pub enum Gate {
 
 /// A hook's payload, understood.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct HookEvent {
     /// What happened.
     pub event: Event,
     /// What it means for files.
-    pub effect: Effect,
+    pub effect: ScanPolicy,
     /// What can be answered.
-    pub gate: Gate,
+    pub gate: HookPoint,
     /// The event's name in the agent's words, for the answer.
     pub name: String,
     /// Where the agent runs.
@@ -53,7 +53,7 @@ pub struct Seen {
     /// Paths that the call names, as written.
     pub paths: Vec<String>,
     /// What it tells about the session.
-    pub learned: Learned,
+    pub learned: SessionUpdate,
     /// Nothing happened that is worth a step.
     pub is_nothing: bool,
 }
@@ -73,15 +73,15 @@ pub enum PayloadError {
 }
 
 /// Where an event of this name lets us answer, as far as calls go: all that is known of an event that cannot be read.
-pub fn gate(name: &str) -> Gate {
+pub fn gate(name: &str) -> HookPoint {
     match name {
-        "PreToolUse" | "BeforeTool" | "tool.execute.before" => Gate::Before,
-        _ => Gate::Other,
+        "PreToolUse" | "BeforeTool" | "tool.execute.before" => HookPoint::Before,
+        _ => HookPoint::Other,
     }
 }
 
 /// Reads a payload, which must have been redacted.
-pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
+pub fn read(agent: Agent, payload: &Value) -> Result<HookEvent, PayloadError> {
     let Value::Object(fields) = payload else { return Err(PayloadError::NotAnObject) };
     let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let session = text("session_id").ok_or(PayloadError::NoSession)?.to_string();
@@ -95,7 +95,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
     // The id alone: it is all that model calls and transcripts tell, and a sub-agent has one name. Its kind is in `raw`.
     let worker = text("agent_id").map(visible);
     let prompt = text("prompt").map(str::to_string).or_else(|| spoken(fields));
-    let told = Told {
+    let told = PayloadFields {
         agent,
         name: &name,
         fields,
@@ -104,20 +104,21 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         prompt: prompt.as_deref(),
     };
     let Meaning { kind, gate, effect, summary } = told.meaning();
-    let mut learned = Learned {
+    let mut learned = SessionUpdate {
         directory: text("cwd").map(str::to_string),
         transcript: text("transcript_path").map(str::to_string),
         model: text("model").map(str::to_string),
         ended: matches!(name.as_str(), "SessionEnd"),
         never_ran: matches!(name.as_str(), "PermissionDenied"),
-        answered: gate == Gate::Done,
-        quiet: gate == Gate::Done || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
+        answered: gate == HookPoint::Done,
+        quiet: gate == HookPoint::Done
+            || matches!(name.as_str(), "SessionStart" | "SessionEnd" | "Interrupt"),
         // opencode reports a reply of the model when the calls it asked for are over.
         turn_over: matches!(name.as_str(), "SubagentStop" | "message.updated"),
-        can_change: matches!(effect, Effect::Before | Effect::After),
+        can_change: matches!(effect, ScanPolicy::Before | ScanPolicy::After),
         only_named: tool.as_deref().is_some_and(|tool| tools::changes_only_named(agent, tool)),
         one_by_one: tool.as_deref().is_some_and(|tool| tools::runs_alone(agent, tool)),
-        ..Learned::default()
+        ..SessionUpdate::default()
     };
     if let Some(info) = fields.get("properties").and_then(|properties| properties.get("info")) {
         let cost = info.get("cost").and_then(Value::as_f64).unwrap_or_default();
@@ -152,7 +153,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
         metadata: usage(fields),
         raw: told.rest(),
     };
-    Ok(Seen {
+    Ok(HookEvent {
         paths: event.input.as_ref().filter(|_| event.call.is_some()).map(tools::paths).unwrap_or_default(),
         event,
         effect,
@@ -165,7 +166,7 @@ pub fn read(agent: Agent, payload: &Value) -> Result<Seen, PayloadError> {
     })
 }
 
-struct Told<'a> {
+struct PayloadFields<'a> {
     agent: Agent,
     name: &'a str,
     fields: &'a Map<String, Value>,
@@ -176,12 +177,12 @@ struct Told<'a> {
 
 struct Meaning {
     kind: StepKind,
-    gate: Gate,
-    effect: Effect,
+    gate: HookPoint,
+    effect: ScanPolicy,
     summary: String,
 }
 
-impl Told<'_> {
+impl PayloadFields<'_> {
     fn text(&self, name: &str) -> Option<&str> {
         self.fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
     }
@@ -190,42 +191,42 @@ impl Told<'_> {
         let changes = self.tool.is_some_and(|tool| tools::can_change(self.agent, tool));
         let step =
             |kind, gate, effect, summary: String| Meaning { kind, gate, effect, summary: one_line(&summary) };
-        let plain = |kind, summary: String| step(kind, Gate::Other, Effect::None, summary);
+        let plain = |kind, summary: String| step(kind, HookPoint::Other, ScanPolicy::None, summary);
         let call = || match (self.tool, self.input) {
             (Some(tool), Some(input)) => crate::import::describe_call(tool, input),
             (Some(tool), None) => tool.to_string(),
             _ => "a call".into(),
         };
-        let when_changing = |effect| if changes { effect } else { Effect::None };
+        let when_changing = |effect| if changes { effect } else { ScanPolicy::None };
         let said = |field: &str| self.text(field).unwrap_or_default().to_string();
         match self.name {
             "PreToolUse" | "BeforeTool" | "tool.execute.before" => {
-                step(StepKind::ToolStart, Gate::Before, when_changing(Effect::Before), call())
+                step(StepKind::ToolStart, HookPoint::Before, when_changing(ScanPolicy::Before), call())
             }
             "PostToolUse" | "PostToolUseFailure" | "AfterTool" | "tool.execute.after" => {
-                step(StepKind::ToolEnd, Gate::After, when_changing(Effect::After), call())
+                step(StepKind::ToolEnd, HookPoint::After, when_changing(ScanPolicy::After), call())
             }
             "UserPromptSubmit" | "BeforeAgent" | "chat.message" => {
                 let prompt = self.prompt.unwrap_or_default().to_string();
-                step(StepKind::UserInput, Gate::Prompt, Effect::None, prompt)
+                step(StepKind::UserInput, HookPoint::Prompt, ScanPolicy::None, prompt)
             }
             "Stop" | "AfterAgent" | "session.idle" => {
                 let last =
                     self.text("last_assistant_message").or_else(|| last_line(self.text("prompt_response")?));
                 let summary = last.map_or_else(|| "done".into(), done);
-                step(StepKind::AgentStep, Gate::Done, Effect::None, summary)
+                step(StepKind::AgentStep, HookPoint::Done, ScanPolicy::None, summary)
             }
             "SessionStart" | "session.created" => {
                 let source = self.text("source").map_or_else(String::new, |source| format!(" ({source})"));
-                let keep = Effect::Keep(Trigger::Automatic);
-                step(StepKind::AgentStep, Gate::Other, keep, format!("session started{source}"))
+                let keep = ScanPolicy::Keep(Trigger::Automatic);
+                step(StepKind::AgentStep, HookPoint::Other, keep, format!("session started{source}"))
             }
             "SessionEnd" => plain(StepKind::AgentStep, "session ended".into()),
             "PreCompact" | "PreCompress" | "session.compacting" => {
-                let keep = Effect::Keep(Trigger::Automatic);
+                let keep = ScanPolicy::Keep(Trigger::Automatic);
                 step(
                     StepKind::StateChange,
-                    Gate::Other,
+                    HookPoint::Other,
                     keep,
                     "the conversation is about to be compacted".into(),
                 )
@@ -287,18 +288,19 @@ impl Told<'_> {
         named.iter().find_map(|name| self.fields.get(*name)).filter(|value| !value.is_null()).cloned()
     }
 
-    fn error(&self) -> Option<Trouble> {
+    fn error(&self) -> Option<ReportedError> {
         let failed = matches!(self.name, "PostToolUseFailure" | "StopFailure" | "session.error");
         let response = self.fields.get("tool_response");
-        let reported = self.fields.get("error").and_then(Trouble::reported);
-        let reported = reported.or_else(|| Trouble::reported(response?.get("error")?));
-        let reported = reported.or_else(|| Trouble::reported(self.fields.get("properties")?.get("error")?));
+        let reported = self.fields.get("error").and_then(ReportedError::reported);
+        let reported = reported.or_else(|| ReportedError::reported(response?.get("error")?));
+        let reported =
+            reported.or_else(|| ReportedError::reported(self.fields.get("properties")?.get("error")?));
         let mut error = match reported {
             Some(error) => error,
             None if failed => {
                 let usual = if self.tool.is_some() { "it failed" } else { "the turn failed" };
                 let message = self.text("message").unwrap_or(usual).to_string();
-                Trouble { message, ..Trouble::default() }
+                ReportedError { message, ..ReportedError::default() }
             }
             None => return None,
         };
@@ -392,7 +394,7 @@ pub fn clipped(mut value: Value) -> Value {
 mod tests {
     use super::*;
 
-    fn seen(agent: Agent, payload: Value) -> Seen {
+    fn seen(agent: Agent, payload: Value) -> HookEvent {
         let mut whole = json!({ "session_id": "s", "cwd": "/w" });
         whole.as_object_mut().unwrap().extend(payload.as_object().unwrap().clone());
         read(agent, &whole).unwrap()
@@ -424,7 +426,7 @@ mod tests {
         let event = seen(Agent::Claude, sub).event;
         let headers = [("x-claude-code-session-id", "s"), ("x-claude-code-agent-id", "a0d6")];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(event.worker, crate::carried::caller(&headers).worker);
+        assert_eq!(event.worker, crate::model_call_inbox::caller(&headers).worker);
         assert_eq!(event.raw.unwrap()["agent_type"], "Explore", "its kind is not lost");
     }
 

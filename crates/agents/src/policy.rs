@@ -21,10 +21,10 @@ use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::Agent;
 use crate::answer::Answer;
+use crate::breakpoints::Verdict;
 use crate::decisions::{DecidedCalls, RepeatedCall};
-use crate::payload::Gate;
+use crate::payload::HookPoint;
 use crate::record;
-use crate::stopping::Verdict;
 use crate::tools;
 
 /// The variable that names the file with the policy.
@@ -71,12 +71,12 @@ impl Policy {
     }
 
     /// Whether a person had a say in what an event is about. `dir` is the cache of the scratch workspace.
-    pub fn knows(&self, event: &Event, gate: Gate, dir: &Path) -> bool {
+    pub fn knows(&self, event: &Event, gate: HookPoint, dir: &Path) -> bool {
         match side_of(gate) {
             Some(side) => {
                 !self.decided.is_empty() && self.decided.find(event, side, &repeated(dir)).is_some()
             }
-            None => gate == Gate::Prompt && !self.told_with_prompt.is_empty(),
+            None => gate == HookPoint::Prompt && !self.told_with_prompt.is_empty(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Policy {
         &self,
         scratch: &Workspace<'_>,
         event: &Event,
-        gate: Gate,
+        gate: HookPoint,
         now: Timestamp,
     ) -> Result<Answer, EngineError> {
         let mut answer = Answer::default();
@@ -109,7 +109,7 @@ impl Policy {
                 }
                 &reply.told
             }
-            None if gate == Gate::Prompt => &self.told_with_prompt,
+            None if gate == HookPoint::Prompt => &self.told_with_prompt,
             None => return Ok(answer),
         };
         if !told.is_empty() {
@@ -193,10 +193,10 @@ pub fn stand_in(
 }
 
 /// The end of a call that a hook is at.
-fn side_of(gate: Gate) -> Option<Side> {
+fn side_of(gate: HookPoint) -> Option<Side> {
     match gate {
-        Gate::Before => Some(Side::Start),
-        Gate::After => Some(Side::End),
+        HookPoint::Before => Some(Side::Start),
+        HookPoint::After => Some(Side::End),
         _ => None,
     }
 }

@@ -8,22 +8,23 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stepback_engine::control::{self, Breakpoint, Stop};
 use stepback_engine::recorder::{
-    Asked, Conversation, Effect, Fresh, Learned, RecordLock, Recorded, Report, Turn,
+    CallOrigin, Conversation, NewMessages, RecordLock, RecordedStep, ReportedEvent, ScanPolicy,
+    SessionUpdate, Turn,
 };
 use stepback_engine::{EngineError, Workspace};
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::record::{Session, Step, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 
 use crate::agent::Agent;
 use crate::answer::Answer;
-use crate::carried::{self, Carried};
 use crate::decisions::RecordedDecision;
 use crate::gemini;
 use crate::inbox::{self, Note};
-use crate::payload::{self, Gate, Seen};
-use crate::transcript::{self, Cursor, Place};
+use crate::model_call_inbox::{self, RecordedCall};
+use crate::payload::{self, HookEvent, HookPoint};
+use crate::transcript::{self, Cursor, TranscriptLocation};
 pub use crate::workspace_paths::relative;
 
 /// So many notes are taken in by one commit.
@@ -31,7 +32,7 @@ const AT_ONCE: usize = 256;
 
 /// The conversation in an agent's transcript, with secrets taken out.
 struct Transcript {
-    place: Place,
+    place: TranscriptLocation,
     /// Only so much of the file, because that was all there was when the event happened.
     limit: Option<u64>,
     /// What the event is about comes next in the main conversation: it is no sub-agent's, and nothing later was recorded.
@@ -41,7 +42,7 @@ struct Transcript {
 }
 
 impl Conversation for Transcript {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let cursor: Cursor =
             cursor.and_then(|cursor| serde_json::from_value(cursor.clone()).ok()).unwrap_or_default();
         let fresh = transcript::read_until(&self.place, &cursor, self.limit).ok()?;
@@ -49,32 +50,32 @@ impl Conversation for Transcript {
             self.may_compact_from.store(fresh.keep, Ordering::Relaxed);
         }
         let lines = fresh.lines.iter().map(|line| stepback_redact::redact(line).into_owned());
-        Some(Fresh { keep: fresh.keep as u64, lines: lines.collect(), cursor: json!(fresh.cursor) })
+        Some(NewMessages { keep: fresh.keep as u64, lines: lines.collect(), cursor: json!(fresh.cursor) })
     }
 
-    fn turn(&self, tail: &[&str], call: &str) -> Asked {
+    fn turn(&self, tail: &[&str], call: &str) -> CallOrigin {
         let asked = transcript::asked(self.place.agent, tail, call, self.next);
         let turn = asked.by.map(|answer| {
             let before = answer.lines.start;
             let asking = transcript::messages(self.place.agent, &tail[before..]);
             Turn { before, id: asking.first().and_then(|message| message.id.clone()) }
         });
-        Asked { turn, settled: asked.settled }
+        CallOrigin { turn, settled: asked.settled }
     }
 }
 
 /// Records what one hook saw. `limit` is how long the transcript was then.
-pub fn one(
+pub fn record_event(
     workspace: &Workspace<'_>,
     lock: &RecordLock,
-    seen: &Seen,
+    seen: &HookEvent,
     at: Timestamp,
     limit: Option<u64>,
-) -> Result<Recorded, EngineError> {
+) -> Result<RecordedStep, EngineError> {
     let (report, transcript) = reported(workspace, seen, at, limit);
     let at = report.at;
     let conversation = transcript.as_ref().map(|transcript| transcript as &dyn Conversation);
-    let recorded = workspace.record(lock, &Report { conversation, ..report })?;
+    let recorded = workspace.record(lock, &ReportedEvent { conversation, ..report })?;
     if let Some(transcript) = &transcript {
         record_compactions(workspace, lock, transcript, at)?;
     }
@@ -105,13 +106,13 @@ fn record_compactions(
 /// What one hook saw, and where its conversation is to be read.
 fn reported<'a>(
     workspace: &Workspace<'_>,
-    seen: &Seen,
+    seen: &HookEvent,
     at: Timestamp,
     limit: Option<u64>,
-) -> (Report<'a>, Option<Transcript>) {
+) -> (ReportedEvent<'a>, Option<Transcript>) {
     let agent = Agent::parse(&seen.event.agent);
     let transcript = agent.zip(seen.transcript.clone()).map(|(agent, path)| Transcript {
-        place: Place { agent, path, session: seen.event.session.clone() },
+        place: TranscriptLocation { agent, path, session: seen.event.session.clone() },
         limit,
         next: seen.event.worker.is_none(),
         may_compact_from: AtomicUsize::new(usize::MAX),
@@ -123,7 +124,7 @@ fn reported<'a>(
     let mut event = seen.event.clone();
     // People know where they are.
     event.summary = event.summary.replace(&format!("{}/", workspace.root.display()), "");
-    if let (Some(Agent::Gemini), Gate::Done, Some(transcript)) = (agent, seen.gate, &transcript)
+    if let (Some(Agent::Gemini), HookPoint::Done, Some(transcript)) = (agent, seen.gate, &transcript)
         && let Some(response) = event.output.as_ref().and_then(Value::as_str)
         && let Some(last_words) = gemini::last_words(&transcript.place, limit, response)
     {
@@ -132,12 +133,12 @@ fn reported<'a>(
     }
     let (effect, paths) = (seen.effect, relative(workspace, seen));
     let at = seen.event.at.unwrap_or(at);
-    (Report { event, effect, at, conversation: None, paths, learned }, transcript)
+    (ReportedEvent { event, effect, at, conversation: None, paths, learned }, transcript)
 }
 
 /// The task list of a Claude Code session, which it keeps in files beside the transcripts, after an event that may have changed
 /// it.
-fn claude_tasks(seen: &Seen) -> Option<Value> {
+fn claude_tasks(seen: &HookEvent) -> Option<Value> {
     let touches = matches!(seen.event.kind, StepKind::TaskCreated | StepKind::TaskCompleted)
         || (seen.event.kind == StepKind::ToolEnd
             && matches!(seen.event.tool.as_deref(), Some("TaskCreate" | "TaskUpdate")));
@@ -170,10 +171,10 @@ pub fn take_in(workspace: &Workspace<'_>, lock: &RecordLock) -> Result<usize, En
     while let Some(taken) = inbox::take(&dir, workspace.engine.env.now()).map_err(io)? {
         count += taken.notes.len();
         for some in taken.notes.chunks(AT_ONCE) {
-            noted(workspace, lock, some)?;
+            record_notes(workspace, lock, some)?;
         }
         let notes = taken.done().map_err(io)?;
-        carried::forget(&dir, &notes);
+        model_call_inbox::forget(&dir, &notes);
     }
     Ok(count)
 }
@@ -202,13 +203,13 @@ pub fn take_in_if_free(workspace: &Workspace<'_>) -> Result<(), EngineError> {
 }
 
 /// Records notes. One that cannot be recorded leaves a gap, and keeps nothing else from being recorded.
-pub fn noted(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
-    match together(workspace, lock, notes) {
+pub fn record_notes(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
+    match record_batch(workspace, lock, notes) {
         Err(EngineError::Input(_)) => {}
         other => return other,
     }
     for note in notes {
-        match together(workspace, lock, slice::from_ref(note)) {
+        match record_batch(workspace, lock, slice::from_ref(note)) {
             Err(EngineError::Input(error)) => {
                 let why = note.gap.clone().unwrap_or_else(|| format!("a report cannot be recorded: {error}"));
                 workspace.record(lock, &gap(note, why, None))?;
@@ -220,13 +221,13 @@ pub fn noted(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Re
 }
 
 /// Records notes in one commit; all of them, or none.
-fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
-    let mut all: Vec<(Report<'_>, Option<Transcript>)> = Vec::new();
+fn record_batch(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Result<(), EngineError> {
+    let mut all: Vec<(ReportedEvent<'_>, Option<Transcript>)> = Vec::new();
     for note in notes {
         if let Some(name) = &note.carried {
             let dir = workspace.cache_dir()?.unwrap_or_default();
-            all.push(match carried::read(&dir, name) {
-                Some(carried) => (brought(workspace, carried, note.at)?, None),
+            all.push(match model_call_inbox::read(&dir, name) {
+                Some(carried) => (model_call_report(workspace, carried, note.at)?, None),
                 None => (gap(note, "what passed between an agent and its model is lost".into(), None), None),
             });
             continue;
@@ -240,7 +241,7 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
         }
         if let Some(mut seen) = seen {
             // The moment to look at the files is over.
-            seen.effect = Effect::None;
+            seen.effect = ScanPolicy::None;
             // An event without a name of its own is told by its moment, should the note be taken in once more.
             seen.event.key.get_or_insert_with(|| format!("{} {}", seen.name, note.at.as_micros()));
             let mut is_there = false;
@@ -248,7 +249,7 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
                 // What failed may have failed only after the step was stored.
                 let step = step_named(workspace, &seen.event, key);
                 is_there = workspace.store().step(step)?.is_some()
-                    || all.iter().any(|(Report { event, .. }, _)| {
+                    || all.iter().any(|(ReportedEvent { event, .. }, _)| {
                         event.key.as_ref().is_some_and(|key| step_named(workspace, event, key) == step)
                     });
                 // Should it be reported once more, that one counts: it may come with a look.
@@ -272,7 +273,7 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
     let conversations =
         transcripts.iter().map(|transcript| transcript.as_ref().map(|it| it as &dyn Conversation));
     let reports: Vec<_> = (reports.into_iter().zip(conversations))
-        .map(|(report, conversation)| Report { conversation, ..report })
+        .map(|(report, conversation)| ReportedEvent { conversation, ..report })
         .collect();
     workspace.record_all(lock, &reports)?;
     for (report, transcript) in reports.iter().zip(&transcripts) {
@@ -284,12 +285,12 @@ fn together(workspace: &Workspace<'_>, lock: &RecordLock, notes: &[Note]) -> Res
 }
 
 /// What a proxy carried, in the session it belongs to.
-fn brought<'a>(
+fn model_call_report<'a>(
     workspace: &Workspace<'_>,
-    carried: Carried,
+    carried: RecordedCall,
     at: Timestamp,
-) -> Result<Report<'a>, EngineError> {
-    let Carried { mut event, since, cost, started } = carried;
+) -> Result<ReportedEvent<'a>, EngineError> {
+    let RecordedCall { mut event, since, cost, started } = carried;
     if event.session.is_empty() {
         // The agent does not say which of its sessions asks; it is the one whose hooks were heard last.
         let sessions = workspace.agent_sessions()?;
@@ -299,9 +300,9 @@ fn brought<'a>(
             .find_map(|session| session.info.external);
         event.session = own.unwrap_or_else(|| format!("run-{}", since.as_micros()));
     }
-    let learned = Learned { model: event.tool.clone(), cost, started, ..Learned::default() };
+    let learned = SessionUpdate { model: event.tool.clone(), cost, started, ..SessionUpdate::default() };
     let at = event.at.unwrap_or(at);
-    Ok(Report { learned, ..report(event, at) })
+    Ok(ReportedEvent { learned, ..report(event, at) })
 }
 
 fn step_named(workspace: &Workspace<'_>, event: &Event, key: &str) -> StepId {
@@ -310,9 +311,13 @@ fn step_named(workspace: &Workspace<'_>, event: &Event, key: &str) -> StepId {
 }
 
 /// That something is missing from the record, and why.
-fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> Report<'a> {
+fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> ReportedEvent<'a> {
     let event = Event {
-        error: Some(Trouble { name: Some("gap".into()), message: why.clone(), ..Trouble::default() }),
+        error: Some(ReportedError {
+            name: Some("gap".into()),
+            message: why.clone(),
+            ..ReportedError::default()
+        }),
         raw,
         ..Event::new(&note.agent, Session::GAPS, StepKind::Gap, payload::one_line(&why))
     };
@@ -322,7 +327,7 @@ fn gap<'a>(note: &Note, why: String, raw: Option<Value>) -> Report<'a> {
 
 /// An agent was stopped.
 pub fn hit(workspace: &Workspace<'_>, about: &Event, stop: &Stop, at: Timestamp) -> Result<(), EngineError> {
-    let event = beside(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
+    let event = related_event(about, StepKind::BreakpointHit, format!("stopped: {}", stop.reason));
     let input = json!({ "tool": stop.tool, "input": stop.input, "breakpoint": stop.breakpoint });
     record_light(workspace, Event { input: Some(input), ..event }, at)
 }
@@ -335,7 +340,7 @@ pub fn log_point(
     at: Timestamp,
 ) -> Result<(), EngineError> {
     let summary = format!("log point {}: {}", breakpoint.id, about.summary);
-    record_light(workspace, beside(about, StepKind::BreakpointHit, summary), at)
+    record_light(workspace, related_event(about, StepKind::BreakpointHit, summary), at)
 }
 
 /// What the person said to a stopped agent.
@@ -355,21 +360,21 @@ pub fn decision(
         Some(control::Answer::Edit { .. }) => format!("input edited: {}", about.summary),
         None => "nobody answered; denied".into(),
     };
-    let event = beside(about, StepKind::Decision, payload::one_line(&summary));
+    let event = related_event(about, StepKind::Decision, payload::one_line(&summary));
     let input = json!({ "before": stop.input, "answer": said, "call": about.call });
     let event = Event { input: Some(input), ..event };
     // Whoever looked into the stopped agent may have edited files; that was not the call, which has not run yet.
-    let looked = Report {
+    let looked = ReportedEvent {
         effect: if about.kind == StepKind::ToolStart {
-            Effect::Keep(Trigger::Automatic)
+            ScanPolicy::Keep(Trigger::Automatic)
         } else {
-            Effect::None
+            ScanPolicy::None
         },
-        learned: Learned {
+        learned: SessionUpdate {
             waiting: about.call.clone(),
             waited: u64::try_from(at.as_micros() - stop.at.as_micros()).unwrap_or(0),
             edited: matches!(said, Some(control::Answer::Edit { .. })),
-            ..Learned::default()
+            ..SessionUpdate::default()
         },
         ..report(event, at)
     };
@@ -387,7 +392,7 @@ pub fn repeated_decision(
     if let Some(fields) = input.as_object_mut() {
         fields.insert("call".into(), json!(about.call));
     }
-    let event = beside(about, StepKind::Decision, decision.summary.clone());
+    let event = related_event(about, StepKind::Decision, decision.summary.clone());
     record_light(workspace, Event { input: Some(input), ..event }, at)
 }
 
@@ -396,7 +401,7 @@ pub const TOLD: &str = "told: ";
 
 /// What a person left for the agent, and the model hears with this event.
 pub fn told(workspace: &Workspace<'_>, about: &Event, text: &str, at: Timestamp) -> Result<(), EngineError> {
-    let event = beside(about, StepKind::AgentStep, payload::one_line(&format!("{TOLD}{text}")));
+    let event = related_event(about, StepKind::AgentStep, payload::one_line(&format!("{TOLD}{text}")));
     let with = match about.kind {
         StepKind::UserInput => "prompt",
         StepKind::ToolStart => "start",
@@ -425,12 +430,15 @@ pub fn refused(
         raw: None,
         ..about.clone()
     };
-    let learned = Learned { never_ran: true, ..Learned::default() };
-    record_beside(workspace, Report { learned, ..report(event, at) })
+    let learned = SessionUpdate { never_ran: true, ..SessionUpdate::default() };
+    record_beside(workspace, ReportedEvent { learned, ..report(event, at) })
 }
 
 /// Tells how to take back what the present prompt led to, if it changed anything.
-pub fn note_for_turn(workspace: &Workspace<'_>, recorded: &Recorded) -> Result<Option<String>, EngineError> {
+pub fn note_for_turn(
+    workspace: &Workspace<'_>,
+    recorded: &RecordedStep,
+) -> Result<Option<String>, EngineError> {
     let Some(session) = workspace.store().session(recorded.session)? else { return Ok(None) };
     let Some(prompt) = session.info.prompt else { return Ok(None) };
     let Some(prompt) = workspace.store().step(prompt)? else { return Ok(None) };
@@ -451,7 +459,7 @@ fn record_light(workspace: &Workspace<'_>, event: Event, at: Timestamp) -> Resul
     record_beside(workspace, report(event, at))
 }
 
-fn record_beside(workspace: &Workspace<'_>, mut report: Report<'_>) -> Result<(), EngineError> {
+fn record_beside(workspace: &Workspace<'_>, mut report: ReportedEvent<'_>) -> Result<(), EngineError> {
     // Also what a person typed can hold a secret.
     redact_event(&mut report.event);
     let lock = workspace.lock_recording()?;
@@ -461,19 +469,19 @@ fn record_beside(workspace: &Workspace<'_>, mut report: Report<'_>) -> Result<()
     Ok(())
 }
 
-fn report<'a>(event: Event, at: Timestamp) -> Report<'a> {
-    Report {
+fn report<'a>(event: Event, at: Timestamp) -> ReportedEvent<'a> {
+    ReportedEvent {
         event,
-        effect: Effect::None,
+        effect: ScanPolicy::None,
         at,
         conversation: None,
         paths: Vec::new(),
-        learned: Learned::default(),
+        learned: SessionUpdate::default(),
     }
 }
 
 /// An event of the same session that is about the same call without being its start or end.
-fn beside(about: &Event, kind: StepKind, summary: String) -> Event {
+fn related_event(about: &Event, kind: StepKind, summary: String) -> Event {
     Event {
         tool: about.tool.clone(),
         worker: about.worker.clone(),
@@ -497,7 +505,7 @@ pub struct Imported {
 /// Records the events of a conversation that an agent wrote down by itself. Doing it again adds only what is new.
 pub fn imported(
     workspace: &Workspace<'_>,
-    place: &Place,
+    place: &TranscriptLocation,
     events: Vec<Event>,
 ) -> Result<Imported, EngineError> {
     let lock = workspace.lock_recording()?;
@@ -521,16 +529,16 @@ pub fn imported(
         redact_event(&mut event);
         let moment = event.at.unwrap_or_else(|| workspace.engine.env.now());
         let quiet = at == last;
-        let learned = Learned {
+        let learned = SessionUpdate {
             transcript: Some(place.path.display().to_string()),
             quiet,
             ended: quiet,
             imported: true,
-            ..Learned::default()
+            ..SessionUpdate::default()
         };
-        let report = Report {
+        let report = ReportedEvent {
             event,
-            effect: Effect::None,
+            effect: ScanPolicy::None,
             at: moment,
             // Once is enough: the conversation is read as a whole.
             conversation: (at == last).then_some(&transcript as &dyn Conversation),

@@ -36,7 +36,7 @@ pub(crate) use value::{clip, text};
 
 /// Where a conversation is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct TranscriptLocation {
     /// Whose it is.
     pub agent: Agent,
     /// The transcript file, or opencode's database.
@@ -110,13 +110,17 @@ impl TranscriptError {
 /// Reads what is new since `cursor`.
 ///
 /// Only complete lines count: one that is being written waits for the next time. Memory is bounded by what is new.
-pub fn read(place: &Place, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
+pub fn read(place: &TranscriptLocation, cursor: &Cursor) -> Result<Fresh, TranscriptError> {
     read_until(place, cursor, None)
 }
 
 /// Like [`read`], but of a file only the first `limit` bytes: what was there at some earlier moment. A database has no such
 /// order and is read as it is.
-pub fn read_until(place: &Place, cursor: &Cursor, limit: Option<u64>) -> Result<Fresh, TranscriptError> {
+pub fn read_until(
+    place: &TranscriptLocation,
+    cursor: &Cursor,
+    limit: Option<u64>,
+) -> Result<Fresh, TranscriptError> {
     match place.agent {
         Agent::Opencode => opencode_db::read(&place.path, &place.session, cursor),
         Agent::Claude | Agent::Codex | Agent::Gemini => {

@@ -4,10 +4,10 @@ use std::path::{Component, Path, PathBuf};
 
 use stepback_engine::Workspace;
 
-use crate::payload::Seen;
+use crate::payload::HookEvent;
 
 /// Paths that a call names, relative to the workspace. What lies outside stays as it was written.
-pub fn relative(workspace: &Workspace<'_>, seen: &Seen) -> Vec<String> {
+pub fn relative(workspace: &Workspace<'_>, seen: &HookEvent) -> Vec<String> {
     let root = &workspace.root;
     // Relative to where the agent runs, which can be anywhere below the root.
     let cwd = seen.cwd.as_ref().and_then(|cwd| cwd.canonicalize().ok()).filter(|cwd| cwd.starts_with(root));

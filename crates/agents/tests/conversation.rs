@@ -11,11 +11,13 @@ use sample::{SESSION, claude_lines, codex_lines, gemini_lines, opencode_db};
 use serde_json::json;
 use stepback_agents::Agent;
 use stepback_agents::import;
-use stepback_agents::transcript::{self, Cursor, Home, Message, Part, Place, Role, TranscriptError, Usage};
+use stepback_agents::transcript::{
+    self, Cursor, Home, Message, Part, Role, TranscriptError, TranscriptLocation, Usage,
+};
 use stepback_model::record::StepKind;
 
-fn place(agent: Agent, path: &Path) -> Place {
-    Place { agent, path: path.into(), session: SESSION.into() }
+fn place(agent: Agent, path: &Path) -> TranscriptLocation {
+    TranscriptLocation { agent, path: path.into(), session: SESSION.into() }
 }
 
 fn append(path: &Path, bytes: &[u8]) {
@@ -96,7 +98,7 @@ fn a_database_gives_back_what_changed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("opencode.db");
     let db = opencode_db(&path, "ses_1");
-    let place = Place { agent: Agent::Opencode, path: path.clone(), session: "ses_1".into() };
+    let place = TranscriptLocation { agent: Agent::Opencode, path: path.clone(), session: "ses_1".into() };
     let first = transcript::read(&place, &Cursor::default()).unwrap();
     assert_eq!((first.keep, first.lines.len()), (0, 2));
     assert_eq!(transcript::settled(Agent::Opencode, &first.lines, 2), 1);
@@ -113,7 +115,7 @@ fn a_database_gives_back_what_changed() {
         .unwrap();
     let reverted = transcript::read(&place, &grown.cursor).unwrap();
     assert_eq!((reverted.keep, reverted.lines.len(), reverted.cursor.lines), (1, 0, 1));
-    let other = Place { session: "ses_2".into(), ..place };
+    let other = TranscriptLocation { session: "ses_2".into(), ..place };
     assert!(matches!(transcript::read(&other, &Cursor::default()), Err(TranscriptError::NotFound(_))));
 }
 

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use sample::{SESSION, claude_lines, codex_lines, gemini_lines, opencode_db};
 use serde_json::Value;
 use stepback_agents::Agent;
-use stepback_agents::fork::{self, Fork, ForkError, Mode, Source, Wish};
-use stepback_agents::transcript::{self, Cursor, Home, Place};
+use stepback_agents::fork::{self, Fork, ForkError, ForkOptions, Mode, Source};
+use stepback_agents::transcript::{self, Cursor, Home, TranscriptLocation};
 use stepback_model::time::Timestamp;
 
 struct Bench {
     dir: tempfile::TempDir,
     home: Home,
-    place: Place,
+    place: TranscriptLocation,
     lines: Vec<String>,
 }
 
@@ -38,7 +38,8 @@ impl Bench {
         };
         let path = dir.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let mut bench = Self { dir, home, place: Place { agent, path, session: SESSION.into() }, lines };
+        let mut bench =
+            Self { dir, home, place: TranscriptLocation { agent, path, session: SESSION.into() }, lines };
         if agent == Agent::Opencode {
             bench.place.session = "ses_old".into();
             let db = opencode_db(&bench.place.path, "ses_old");
@@ -64,7 +65,7 @@ impl Bench {
             lines: &self.lines,
         };
         let now = Timestamp::from_micros(1_772_600_766_000_000);
-        fork::plan(&source, &Wish { keep, cwd: Path::new(cwd), id: [0xab; 16], now, mode })
+        fork::plan(&source, &ForkOptions { keep, cwd: Path::new(cwd), id: [0xab; 16], now, mode })
     }
 }
 

@@ -10,7 +10,7 @@ use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
 use stepback_agents::inbox::Note;
 use stepback_agents::record;
-use stepback_engine::{Engine, roots};
+use stepback_engine::{Engine, workspace_index};
 use stepback_model::env::FrozenEnv;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
@@ -106,7 +106,7 @@ impl Desk {
     }
 
     fn inbox(&self) -> PathBuf {
-        let (_, dir) = roots::find(&self.path("store"), &self.path("tree")).unwrap();
+        let (_, dir) = workspace_index::find(&self.path("store"), &self.path("tree")).unwrap();
         dir.join("inbox.jsonl")
     }
 }
@@ -117,21 +117,21 @@ fn many_reports_cost_one_commit_and_keep_their_order() {
     desk.hook("one", "PreToolUse", "Bash", "first");
     desk.hook("one", "PostToolUse", "Bash", "first");
     let before = desk.steps().len();
-    let mark = desk.store.mark().unwrap().0;
+    let mark = desk.store.commit_seq().unwrap().0;
     for (session, call) in [("one", "r1"), ("two", "r2"), ("one", "r3"), ("two", "r4")] {
         desk.answer(&format!("answer {call}"), &[call]);
         desk.hook(session, "PreToolUse", "Read", call);
         desk.result(call);
         desk.hook(session, "PostToolUse", "Read", call);
     }
-    assert_eq!(desk.store.mark().unwrap().0, mark, "the database was not touched");
+    assert_eq!(desk.store.commit_seq().unwrap().0, mark, "the database was not touched");
     // As if the hooks were installed twice.
     let waiting = fs::read_to_string(desk.inbox()).unwrap();
     fs::write(desk.inbox(), waiting.lines().map(|line| format!("{line}\n{line}\n")).collect::<String>())
         .unwrap();
     desk.hook("one", "PreToolUse", "Bash", "second");
     // One commit for all that waited, one for the call, however many there were.
-    assert_eq!(desk.store.mark().unwrap().0, mark + 2);
+    assert_eq!(desk.store.commit_seq().unwrap().0, mark + 2);
     let steps: Vec<_> = desk.steps().into_iter().map(|stored| stored.checkpoint.step).collect();
     let calls: Vec<_> = steps[before..].iter().map(|step| step.facts.call.as_deref().unwrap()).collect();
     assert_eq!(calls, ["r1", "r1", "r2", "r2", "r3", "r3", "r4", "r4", "second"]);
@@ -216,7 +216,7 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
         note(5, "also good", json!({}), None),
     ];
     let lock = workspace.lock_recording().unwrap();
-    record::noted(&workspace, &lock, &notes).unwrap();
+    record::record_notes(&workspace, &lock, &notes).unwrap();
     let said = || {
         let steps = desk.steps().into_iter().skip(before).map(|stored| stored.checkpoint.step);
         steps.map(|step| step.facts.call.unwrap_or(step.summary)).collect::<Vec<_>>()
@@ -230,11 +230,11 @@ fn a_note_that_cannot_be_recorded_leaves_a_gap_and_blocks_nothing() {
     let engine = desk.engine();
     let workspace = engine.workspace(&desk.path("tree")).unwrap();
     let lock = workspace.lock_recording().unwrap();
-    let mark = desk.store.mark().unwrap().0;
+    let mark = desk.store.commit_seq().unwrap().0;
     let notes: Vec<Note> =
         notes.into_iter().filter(|note| note.payload.as_ref().unwrap()["tool_use_id"] != "bad").collect();
-    record::noted(&workspace, &lock, &notes).unwrap();
-    assert_eq!(desk.store.mark().unwrap().0, mark + 1);
+    record::record_notes(&workspace, &lock, &notes).unwrap();
+    assert_eq!(desk.store.commit_seq().unwrap().0, mark + 1);
     let calls: Vec<_> = desk
         .steps()
         .into_iter()

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use stepback_agents::Agent;
 use stepback_agents::install::{
     Direction::{self, Install, Uninstall},
-    Done, InstallError, Place, Plan,
+    Done, InstallError, Plan,
     Scope::{self, Project, User},
-    carry_out, detect, plan, take_back,
+    SettingsPaths, carry_out, detect, plan, take_back,
 };
 use tempfile::TempDir;
 
@@ -17,14 +17,14 @@ const BINARY: &str = "/opt/step back/bin/stepback";
 
 struct World {
     _dir: TempDir,
-    place: Place,
+    place: SettingsPaths,
 }
 
 impl World {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
-        let place = Place::usual(&root.join("home"), &root.join("work"));
+        let place = SettingsPaths::usual(&root.join("home"), &root.join("work"));
         fs::create_dir_all(&place.home).unwrap();
         fs::create_dir_all(&place.workspace).unwrap();
         Self { _dir: dir, place }

@@ -7,12 +7,14 @@ use std::fs;
 use std::path::Path;
 
 use stepback_agents::Agent;
-use stepback_agents::install::{Place, Route, Run, RunPlan, in_the_way, routes, run_command, through};
+use stepback_agents::install::{
+    Route, Run, RunPlan, SettingsPaths, in_the_way, routes, run_command, through,
+};
 use tempfile::TempDir;
 
 struct Desk {
     dir: TempDir,
-    place: Place,
+    place: SettingsPaths,
 }
 
 impl Desk {
@@ -27,7 +29,7 @@ impl Desk {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let place = Place::usual(&home, &work);
+        let place = SettingsPaths::usual(&home, &work);
         Self { dir, place }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use stepback_agents::Agent;
 use stepback_agents::install::{
-    Direction, Place, Run, RunPlan, Scope, agent_of, carry_out, plan, run_command,
+    Direction, Run, RunPlan, Scope, SettingsPaths, agent_of, carry_out, plan, run_command,
 };
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ fn words(command: &str) -> Vec<OsString> {
 }
 
 fn run(dir: &Path, command: &str, environment: &[(&str, &str)]) -> RunPlan {
-    let place = Place::usual(&dir.join("home"), dir);
+    let place = SettingsPaths::usual(&dir.join("home"), dir);
     let argv = words(command);
     let environment: Vec<_> =
         environment.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect();
@@ -89,7 +89,7 @@ fn settings_given_to_claude_are_joined_with_ours() {
 #[test]
 fn codex_gets_hooks_with_their_trust_and_installed_ones_sleep() {
     let dir = TempDir::new().unwrap();
-    let place = Place::usual(&dir.path().join("home"), dir.path());
+    let place = SettingsPaths::usual(&dir.path().join("home"), dir.path());
     fs::create_dir_all(&place.home).unwrap();
     let install =
         plan(Agent::Codex, Scope::User, &place, Path::new("/bin/stepback"), false, Direction::Install)
@@ -130,7 +130,7 @@ fn opencode_gets_the_plugin_beside_those_it_is_given() {
 #[test]
 fn the_address_of_the_plugin_is_escaped() {
     let argv = words("opencode");
-    let place = Place::usual(Path::new("/h"), Path::new("/w"));
+    let place = SettingsPaths::usual(Path::new("/h"), Path::new("/w"));
     let run = Run {
         argv: &argv,
         cwd: Path::new("/w"),

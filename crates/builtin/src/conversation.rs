@@ -2,7 +2,7 @@
 //! JSON for each.
 
 use serde_json::{Value, json};
-use stepback_engine::recorder::{Asked, Conversation, Fresh, Turn};
+use stepback_engine::recorder::{CallOrigin, Conversation, NewMessages, Turn};
 
 use crate::request;
 use crate::tools::ToolResult;
@@ -61,21 +61,21 @@ impl Dialogue {
 }
 
 impl Conversation for Dialogue {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or_default();
         let count = usize::try_from(read("count")).unwrap_or_default();
         // The last message can have grown since it was recorded.
         let last = count.checked_sub(1).and_then(|at| self.lines.get(at)).map(|line| line.len() as u64);
         let keep = if last == Some(read("last")) { count } else { count.saturating_sub(1) };
         let size = self.lines.last().map_or(0, String::len);
-        Some(Fresh {
+        Some(NewMessages {
             keep: keep as u64,
             lines: self.lines.get(keep..).unwrap_or_default().to_vec(),
             cursor: json!({ "count": self.lines.len(), "last": size }),
         })
     }
 
-    fn turn(&self, tail: &[&str], call: &str) -> Asked {
+    fn turn(&self, tail: &[&str], call: &str) -> CallOrigin {
         let asks = |line: &&str| {
             let message: Value = serde_json::from_str(line).ok()?;
             let calls: Vec<&str> = calls(&message).collect();
@@ -84,7 +84,7 @@ impl Conversation for Dialogue {
         // The last one that fits, should an id have come twice.
         let found = tail.iter().enumerate().rev().find_map(|(at, line)| Some((at, asks(line)?)));
         let turn = found.map(|(before, id)| Turn { before, id: Some(id) });
-        Asked { settled: turn.is_some(), turn }
+        CallOrigin { settled: turn.is_some(), turn }
     }
 }
 

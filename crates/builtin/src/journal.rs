@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use stepback_agents::breakpoints::{GatedCall, Verdict};
 use stepback_agents::payload::one_line;
 use stepback_agents::record;
-use stepback_agents::stopping::{Passing, Verdict};
 use stepback_engine::control::{Control, Side};
-use stepback_engine::recorder::{Conversation, Effect, Learned, Recorded, Report};
+use stepback_engine::recorder::{Conversation, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::event::Event;
 use stepback_model::record::{Session, StepKind};
@@ -15,18 +15,18 @@ use stepback_model::time::Timestamp;
 
 use crate::NAME;
 use crate::conversation::Dialogue;
-use crate::options::Why;
+use crate::options::ExitReason;
 
 /// Why the agent goes no further.
 #[derive(Debug)]
-pub enum Halt {
+pub enum StopRequest {
     /// It is over.
-    Over(Why),
+    Over(ExitReason),
     /// The record cannot be kept.
     Engine(EngineError),
 }
 
-impl From<EngineError> for Halt {
+impl From<EngineError> for StopRequest {
     fn from(error: EngineError) -> Self {
         Self::Engine(error)
     }
@@ -34,15 +34,15 @@ impl From<EngineError> for Halt {
 
 /// What is recorded with a step, besides the step itself.
 #[derive(Default)]
-pub struct With<'a> {
+pub struct StepExtras<'a> {
     /// What it means for the files.
-    pub effect: Option<Effect>,
+    pub effect: Option<ScanPolicy>,
     /// The conversation, unless it is a worker's: a session has one.
     pub dialogue: Option<&'a Dialogue>,
     /// Paths a call names.
     pub paths: Vec<String>,
     /// What is learned about the session.
-    pub learned: Learned,
+    pub learned: SessionUpdate,
 }
 
 /// Records the steps of one session.
@@ -56,7 +56,7 @@ pub struct Journal<'a> {
     /// The kinds of step and the number of steps after which it is over.
     pub limits: (Option<StepKind>, Option<u64>),
     /// Set when one of them was reached.
-    pub reached: Option<Why>,
+    pub reached: Option<ExitReason>,
 }
 
 impl Journal<'_> {
@@ -71,7 +71,7 @@ impl Journal<'_> {
     }
 
     /// Records an event. Secrets are taken out first.
-    pub fn record(&mut self, event: &Event, with: With<'_>) -> Result<Recorded, EngineError> {
+    pub fn record(&mut self, event: &Event, with: StepExtras<'_>) -> Result<RecordedStep, EngineError> {
         let kind = event.kind;
         let mut event = event.clone();
         record::redact_event(&mut event);
@@ -80,9 +80,9 @@ impl Journal<'_> {
         record::take_in(self.workspace, &lock)?;
         let recorded = self.workspace.record(
             &lock,
-            &Report {
+            &ReportedEvent {
                 event,
-                effect: with.effect.unwrap_or(Effect::None),
+                effect: with.effect.unwrap_or(ScanPolicy::None),
                 at: self.now(),
                 conversation: with.dialogue.map(|dialogue| dialogue as &dyn Conversation),
                 paths: with.paths,
@@ -93,9 +93,9 @@ impl Journal<'_> {
         self.steps += 1;
         let (until, most) = self.limits;
         if self.reached.is_none() && until == Some(kind) {
-            self.reached = Some(Why::Until);
+            self.reached = Some(ExitReason::Until);
         } else if self.reached.is_none() && most.is_some_and(|most| self.steps >= most) {
-            self.reached = Some(Why::MaxSteps);
+            self.reached = Some(ExitReason::MaxSteps);
         }
         Ok(recorded)
     }
@@ -105,7 +105,7 @@ impl Journal<'_> {
         &self,
         event: &Event,
         paths: &[String],
-        recorded: &Recorded,
+        recorded: &RecordedStep,
         patience: std::time::Duration,
         waits: &dyn Fn() -> bool,
     ) -> Result<Option<Verdict>, EngineError> {
@@ -114,7 +114,7 @@ impl Journal<'_> {
         let mut event = event.clone();
         // A stop is a file, and shown to people.
         record::redact_event(&mut event);
-        let passing = Passing {
+        let passing = GatedCall {
             workspace: self.workspace,
             event: &event,
             paths,

@@ -6,19 +6,19 @@
 
 mod conversation;
 mod journal;
-mod onward;
 mod options;
 pub mod provider;
 mod request;
+mod resume;
 mod run;
+mod tool_call;
 mod tools;
-mod work;
 
 pub use conversation::{Dialogue, resumable, take_back_prompt};
-pub use onward::onward;
-pub use options::{Happening, MAX_TURNS, Options, Outcome, Price, Recall, ToolPolicy, Why};
+pub use options::{ExitReason, MAX_TURNS, Options, Outcome, Price, RecordedResults, RunEvent, ToolPolicy};
 pub use provider::Provider;
 pub use request::{Answer, Call, read as read_answer};
+pub use resume::resume;
 pub use run::run;
 pub use tools::{ALL as TOOLS, ToolResult};
 

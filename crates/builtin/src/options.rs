@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use stepback_agents::decisions::DecidedCalls;
-use stepback_exchange::meaning::Usage;
-use stepback_model::event::Trouble;
+use stepback_exchange::semantics::Usage;
+use stepback_model::event::ReportedError;
 use stepback_model::ids::SessionId;
 use stepback_model::record::StepKind;
 
 use crate::tools::ToolResult;
 
 /// Gives the recorded result of a call, by its tool and input.
-pub type Recall<'a> = dyn FnMut(&str, &Value) -> Option<ToolResult> + 'a;
+pub type RecordedResults<'a> = dyn FnMut(&str, &Value) -> Option<ToolResult> + 'a;
 
 /// What a call does.
 #[derive(Default)]
@@ -25,7 +25,7 @@ pub enum ToolPolicy<'a> {
     /// It is refused if it can change something.
     Deny,
     /// It gives back what it gave back when it was recorded, and nothing runs. A call without a recorded result fails.
-    Recorded(Box<Recall<'a>>),
+    Recorded(Box<RecordedResults<'a>>),
 }
 
 /// The price of an answer in millionths of a dollar, by model and tokens; `None` if nobody knows it.
@@ -33,7 +33,7 @@ pub type Price<'a> = dyn Fn(&str, &Usage) -> Option<u64> + 'a;
 
 /// Something that happens while the agent runs, for whoever watches.
 #[derive(Clone, Copy, Debug)]
-pub enum Happening<'a> {
+pub enum RunEvent<'a> {
     /// The model said something.
     Said {
         /// The worker that did, if it was not the agent.
@@ -112,12 +112,12 @@ pub struct Options<'a> {
     /// What answers cost.
     pub price: &'a Price<'a>,
     /// Is told what happens.
-    pub watch: &'a mut dyn FnMut(Happening<'_>),
+    pub watch: &'a mut dyn FnMut(RunEvent<'_>),
 }
 
 impl<'a> Options<'a> {
     /// For a model, with everything else as it is if nobody says otherwise.
-    pub fn new(model: impl Into<String>, watch: &'a mut dyn FnMut(Happening<'_>)) -> Self {
+    pub fn new(model: impl Into<String>, watch: &'a mut dyn FnMut(RunEvent<'_>)) -> Self {
         Self {
             prompt: None,
             model: model.into(),
@@ -148,7 +148,7 @@ pub const MAX_TURNS: u64 = 50;
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Why {
+pub enum ExitReason {
     /// The model had no more to do.
     Done,
     /// The model had as many turns as it may.
@@ -162,10 +162,10 @@ pub enum Why {
     /// Somebody ended it.
     Interrupted,
     /// The model could not be asked.
-    Failed(Trouble),
+    Failed(ReportedError),
 }
 
-impl Why {
+impl ExitReason {
     /// The stable name.
     pub fn name(&self) -> &'static str {
         match self {
@@ -196,5 +196,5 @@ pub struct Outcome {
     /// What it cost in millionths of a dollar, as far as prices are known.
     pub cost: u64,
     /// How it ended.
-    pub ended: Why,
+    pub ended: ExitReason,
 }

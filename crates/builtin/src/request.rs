@@ -1,9 +1,9 @@
 //! Asking a model in the form of the Messages API, and reading what it answers.
 
 use serde_json::{Map, Value, json};
-use stepback_exchange::meaning::Usage;
+use stepback_exchange::semantics::Usage;
 use stepback_exchange::{Ended, Request, Response, Wire};
-use stepback_model::event::Trouble;
+use stepback_model::event::ReportedError;
 
 use crate::tools;
 
@@ -94,9 +94,12 @@ pub struct Answer {
 }
 
 /// Reads an answer. One that is none says why.
-pub fn read(response: &Response) -> Result<Answer, Trouble> {
-    let trouble =
-        |name: &str, message: String| Trouble { name: Some(name.to_string()), message, ..Trouble::default() };
+pub fn read(response: &Response) -> Result<Answer, ReportedError> {
+    let trouble = |name: &str, message: String| ReportedError {
+        name: Some(name.to_string()),
+        message,
+        ..ReportedError::default()
+    };
     match &response.ended {
         Ended::Complete => {}
         Ended::Cancelled => return Err(trouble("cancelled", "the request was given up".into())),

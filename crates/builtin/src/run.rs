@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 use stepback_agents::decisions::RepeatedCall;
 use stepback_agents::record::TOLD;
-use stepback_engine::recorder::{Effect, Learned};
+use stepback_engine::recorder::{ScanPolicy, SessionUpdate};
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::Response;
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::{Session, StepKind, Trigger};
 
 use crate::NAME;
 use crate::conversation::Dialogue;
-use crate::journal::{Halt, Journal, Tasks, With, deadline};
-use crate::options::{Happening, Options, Outcome, Why};
+use crate::journal::{Journal, StepExtras, StopRequest, Tasks, deadline};
+use crate::options::{ExitReason, Options, Outcome, RunEvent};
 use crate::provider::Provider;
 use crate::request::{self, Answer};
 use crate::tools;
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// A conversation that is going on: the agent's, or a worker's.
-pub(crate) struct Party {
+pub(crate) struct ChatHistory {
     /// What was said.
     pub dialogue: Dialogue,
     /// The worker, as it is recorded: its name and the call that gave it its task.
@@ -59,7 +59,7 @@ pub fn run(
 ) -> Result<Outcome, EngineError> {
     let external = options.session.take().unwrap_or_else(|| fresh_name(workspace));
     let session = Session::id_of(workspace.record.id, NAME, &external);
-    let mut main = Party {
+    let mut main = ChatHistory {
         dialogue: Dialogue::new(std::mem::take(&mut options.history)),
         worker: None,
         prefix: String::new(),
@@ -83,9 +83,9 @@ pub fn run(
     };
     agent.begin(&main)?;
     let (text, ended) = match agent.begin_work(&mut main) {
-        Ok(text) => (text, Why::Done),
-        Err(Halt::Over(why)) => (last_words(&main.dialogue), why),
-        Err(Halt::Engine(error)) => return Err(error),
+        Ok(text) => (text, ExitReason::Done),
+        Err(StopRequest::Over(why)) => (last_words(&main.dialogue), why),
+        Err(StopRequest::Engine(error)) => return Err(error),
     };
     agent.end(&main, &text, &ended)?;
     let Agent { turns, cost, journal, .. } = agent;
@@ -114,60 +114,63 @@ fn last_words(dialogue: &Dialogue) -> String {
 }
 
 impl Agent<'_, '_> {
-    fn begin(&mut self, main: &Party) -> Result<(), EngineError> {
+    fn begin(&mut self, main: &ChatHistory) -> Result<(), EngineError> {
         let event = self.journal.event(StepKind::AgentStep, "session started");
         let mut environment = std::mem::take(&mut self.options.environment);
         environment.insert("tools".into(), json!(tools::ALL));
-        let learned = Learned {
+        let learned = SessionUpdate {
             directory: Some(self.journal.workspace.root.display().to_string()),
             model: Some(self.options.model.clone()),
             quiet: true,
             environment: Some(Value::Object(environment)),
             memory: self.remembered(),
-            ..Learned::default()
+            ..SessionUpdate::default()
         };
-        let effect = Some(Effect::Keep(Trigger::Automatic));
-        self.journal
-            .record(&event, With { effect, learned, dialogue: Some(&main.dialogue), ..With::default() })?;
+        let effect = Some(ScanPolicy::Keep(Trigger::Automatic));
+        self.journal.record(
+            &event,
+            StepExtras { effect, learned, dialogue: Some(&main.dialogue), ..StepExtras::default() },
+        )?;
         Ok(())
     }
 
-    fn begin_work(&mut self, main: &mut Party) -> Result<String, Halt> {
+    fn begin_work(&mut self, main: &mut ChatHistory) -> Result<String, StopRequest> {
         if let Some(prompt) = self.options.prompt.take() {
             main.dialogue.say(&prompt);
             let mut event = self.journal.event(StepKind::UserInput, &prompt);
             event.input = Some(json!({ "prompt": prompt }));
-            self.journal.record(&event, With { dialogue: Some(&main.dialogue), ..With::default() })?;
+            self.journal
+                .record(&event, StepExtras { dialogue: Some(&main.dialogue), ..StepExtras::default() })?;
         }
         self.converse(main)
     }
 
     /// Records how it ended. The limits of the run do not count any more.
-    fn end(&mut self, main: &Party, text: &str, ended: &Why) -> Result<(), EngineError> {
+    fn end(&mut self, main: &ChatHistory, text: &str, ended: &ExitReason) -> Result<(), EngineError> {
         let dialogue = Some(&main.dialogue);
         match ended {
-            Why::Done => {
+            ExitReason::Done => {
                 let mut event = self.journal.event(StepKind::AgentStep, &format!("done: {text}"));
                 event.output = Some(text.into());
-                let learned = Learned { answered: true, quiet: true, ..Learned::default() };
-                self.journal.record(&event, With { dialogue, learned, ..With::default() })?;
+                let learned = SessionUpdate { answered: true, quiet: true, ..SessionUpdate::default() };
+                self.journal.record(&event, StepExtras { dialogue, learned, ..StepExtras::default() })?;
             }
-            Why::Failed(trouble) => {
+            ExitReason::Failed(trouble) => {
                 let mut event = self.journal.event(StepKind::Error, &trouble.message);
                 event.error = Some(trouble.clone());
-                self.journal.record(&event, With { dialogue, ..With::default() })?;
+                self.journal.record(&event, StepExtras { dialogue, ..StepExtras::default() })?;
             }
             _ => {}
         }
         let summary = match ended {
-            Why::Done => "session ended".to_string(),
+            ExitReason::Done => "session ended".to_string(),
             other => format!("session ended: {}", other.name().replace('-', " ")),
         };
         let event = self.journal.event(StepKind::AgentStep, &summary);
         // A command that was cut short may have changed something.
-        let effect = (*ended != Why::Done).then_some(Effect::Keep(Trigger::Automatic));
-        let learned = Learned { ended: true, quiet: true, ..Learned::default() };
-        self.journal.record(&event, With { effect, dialogue, learned, ..With::default() })?;
+        let effect = (*ended != ExitReason::Done).then_some(ScanPolicy::Keep(Trigger::Automatic));
+        let learned = SessionUpdate { ended: true, quiet: true, ..SessionUpdate::default() };
+        self.journal.record(&event, StepExtras { effect, dialogue, learned, ..StepExtras::default() })?;
         Ok(())
     }
 
@@ -181,29 +184,29 @@ impl Agent<'_, '_> {
     }
 
     /// Whether to go on.
-    pub fn check(&self) -> Result<(), Halt> {
+    pub fn check(&self) -> Result<(), StopRequest> {
         if self.options.stop.load(Ordering::Relaxed) {
-            return Err(Halt::Over(Why::Interrupted));
+            return Err(StopRequest::Over(ExitReason::Interrupted));
         }
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(Halt::Over(Why::TimedOut));
+            return Err(StopRequest::Over(ExitReason::TimedOut));
         }
-        self.journal.reached.clone().map_or(Ok(()), |why| Err(Halt::Over(why)))
+        self.journal.reached.clone().map_or(Ok(()), |why| Err(StopRequest::Over(why)))
     }
 
     /// Asks and works until the model has no more to do. Returns its last words.
-    pub fn converse(&mut self, party: &mut Party) -> Result<String, Halt> {
+    pub fn converse(&mut self, party: &mut ChatHistory) -> Result<String, StopRequest> {
         let before = party.dialogue.answers() as u64;
         loop {
             self.listen(party)?;
             self.check()?;
             if party.dialogue.answers() as u64 - before >= self.options.max_turns {
-                return Err(Halt::Over(Why::MaxTurns));
+                return Err(StopRequest::Over(ExitReason::MaxTurns));
             }
             let answer = self.ask(party)?;
             party.dialogue.push(json!({ "role": "assistant", "content": answer.content }));
             if !answer.text.trim().is_empty() {
-                (self.options.watch)(Happening::Said { worker: party.worker.as_deref(), text: &answer.text });
+                (self.options.watch)(RunEvent::Said { worker: party.worker.as_deref(), text: &answer.text });
             }
             if answer.calls.is_empty() {
                 // Somebody may have said something while the model gave its last answer.
@@ -223,24 +226,25 @@ impl Agent<'_, '_> {
     }
 
     /// Lets the model hear what a person left for it. Says whether there was anything.
-    fn listen(&mut self, party: &mut Party) -> Result<bool, Halt> {
+    fn listen(&mut self, party: &mut ChatHistory) -> Result<bool, StopRequest> {
         let asks = format!("{}turn_{}", party.prefix, party.dialogue.answers() + 1);
         let recorded = self.options.told.extract_if(.., |(call, _)| *call == asks);
         let mut said: Vec<String> = recorded.map(|(_, text)| text).collect();
         said.extend(self.journal.take_said()?);
         for text in &said {
             party.dialogue.say(text);
-            (self.options.watch)(Happening::Told { text });
+            (self.options.watch)(RunEvent::Told { text });
             let mut event = self.journal.event(StepKind::AgentStep, &format!("{TOLD}{text}"));
             event.input = Some(json!({ "text": text }));
             event.worker.clone_from(&party.worker);
-            self.journal.record(&event, With { dialogue: main_only(party), ..With::default() })?;
+            self.journal
+                .record(&event, StepExtras { dialogue: main_only(party), ..StepExtras::default() })?;
         }
         Ok(!said.is_empty())
     }
 
     /// Asks the model, more than once if it is busy.
-    fn ask(&mut self, party: &Party) -> Result<Answer, Halt> {
+    fn ask(&mut self, party: &ChatHistory) -> Result<Answer, StopRequest> {
         let mut retry = 0;
         loop {
             let (answered, again) = self.ask_once(party, retry)?;
@@ -250,15 +254,15 @@ impl Agent<'_, '_> {
             };
             self.check()?;
             if !again || retry >= self.options.retries {
-                return Err(Halt::Over(Why::Failed(trouble)));
+                return Err(StopRequest::Over(ExitReason::Failed(trouble)));
             }
-            (self.options.watch)(Happening::Retries { why: &trouble.message });
+            (self.options.watch)(RunEvent::Retries { why: &trouble.message });
             self.pause(PAUSE * 2u32.pow(retry))?;
             retry += 1;
         }
     }
 
-    fn pause(&self, time: Duration) -> Result<(), Halt> {
+    fn pause(&self, time: Duration) -> Result<(), StopRequest> {
         let begun = Instant::now();
         while begun.elapsed() < time {
             self.check()?;
@@ -268,7 +272,11 @@ impl Agent<'_, '_> {
     }
 
     /// Asks the model once; says whether to ask again if it did not answer.
-    fn ask_once(&mut self, party: &Party, retry: u32) -> Result<(Result<Answer, Trouble>, bool), Halt> {
+    fn ask_once(
+        &mut self,
+        party: &ChatHistory,
+        retry: u32,
+    ) -> Result<(Result<Answer, ReportedError>, bool), StopRequest> {
         let model = self.options.model.clone();
         let system = match &party.worker {
             None => request::system(self.options.system.as_deref(), &self.memory),
@@ -291,7 +299,7 @@ impl Agent<'_, '_> {
             ..self.journal.event(StepKind::ModelStart, &format!("{model}: {count} {unit}"))
         };
         let dialogue = main_only(party);
-        self.journal.record(&start, With { dialogue, ..With::default() })?;
+        self.journal.record(&start, StepExtras { dialogue, ..StepExtras::default() })?;
         self.check()?;
         let begun = self.journal.now();
         let response = self.provider.ask(&request);
@@ -303,8 +311,8 @@ impl Agent<'_, '_> {
             self.turns += 1;
         }
         self.cost += cost;
-        let learned = Learned { cost, ..Learned::default() };
-        self.journal.record(&end, With { dialogue, learned, ..With::default() })?;
+        let learned = SessionUpdate { cost, ..SessionUpdate::default() };
+        self.journal.record(&end, StepExtras { dialogue, learned, ..StepExtras::default() })?;
         Ok((answered, busy))
     }
 
@@ -313,7 +321,7 @@ impl Agent<'_, '_> {
         &self,
         start: Event,
         response: Option<&Response>,
-        answered: &Result<Answer, Trouble>,
+        answered: &Result<Answer, ReportedError>,
         took: Option<u64>,
     ) -> (Event, u64) {
         let model = &self.options.model;
@@ -354,6 +362,6 @@ impl Agent<'_, '_> {
 }
 
 /// The conversation of the session: the agent's, not a worker's.
-pub(crate) fn main_only(party: &Party) -> Option<&Dialogue> {
+pub(crate) fn main_only(party: &ChatHistory) -> Option<&Dialogue> {
     party.worker.is_none().then_some(&party.dialogue)
 }

@@ -5,7 +5,7 @@
 mod bash;
 mod clip;
 mod files;
-mod inside;
+mod path_guard;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -58,9 +58,9 @@ impl Limits<'_> {
 }
 
 /// The input of a call, with words for what is wrong with it.
-pub(crate) struct Given<'a>(pub &'a Value);
+pub(crate) struct ToolInput<'a>(pub &'a Value);
 
-impl<'a> Given<'a> {
+impl<'a> ToolInput<'a> {
     /// A text that must be there and say something.
     pub fn text(&self, field: &str) -> Result<&'a str, String> {
         match self.any_text(field)? {
@@ -110,7 +110,7 @@ pub fn named_paths(root: &Path, tool: &str, input: &Value) -> Vec<String> {
         return Vec::new();
     }
     let path = input.get("path").and_then(Value::as_str).filter(|path| !path.is_empty());
-    let relative = |path: &str| match inside::relative(root, path) {
+    let relative = |path: &str| match path_guard::relative(root, path) {
         Ok(inside) => inside.to_string_lossy().into_owned(),
         Err(_) => path.to_string(),
     };
@@ -119,7 +119,7 @@ pub fn named_paths(root: &Path, tool: &str, input: &Value) -> Vec<String> {
 
 /// Runs a tool in the workspace at `root`.
 pub fn run(root: &Path, tool: &str, input: &Value, limits: &Limits<'_>) -> ToolResult {
-    let given = Given(input);
+    let given = ToolInput(input);
     let done = match tool {
         "read" => files::read(root, &given),
         "write" => files::write(root, &given),

@@ -11,12 +11,12 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use stepback_agents::transcript::messages_of;
 use stepback_builtin::provider::Scripted;
-use stepback_builtin::{Happening, NAME, Options, Outcome, Provider, ToolPolicy, ToolResult, Why, run};
+use stepback_builtin::{ExitReason, NAME, Options, Outcome, Provider, RunEvent, ToolPolicy, ToolResult, run};
 use stepback_engine::{Engine, Workspace};
 use stepback_exchange::matching::{Found, Places, Recording};
 use stepback_exchange::{Chunks, Ended, Exchange, Request, Response};
 use stepback_model::env::FrozenEnv;
-use stepback_model::event::Trouble;
+use stepback_model::event::ReportedError;
 use stepback_model::record::StepKind;
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
@@ -61,7 +61,7 @@ impl Place {
     fn ask(&self, provider: &mut dyn Provider, change: impl FnOnce(&mut Options<'_>)) -> Outcome {
         let engine = self.engine();
         let workspace = engine.workspace(&self.root).unwrap();
-        let mut watch = |_: Happening<'_>| ();
+        let mut watch = |_: RunEvent<'_>| ();
         let mut options = Options { prompt: Some("go".into()), ..Options::new("scripted-1", &mut watch) };
         change(&mut options);
         run(&workspace, provider, options).unwrap()
@@ -100,7 +100,7 @@ fn one_call(tool: &str, input: Value) -> Value {
 struct Answers(Vec<(u16, Value)>);
 
 impl Provider for Answers {
-    fn ask(&mut self, _: &Request) -> Result<Response, Trouble> {
+    fn ask(&mut self, _: &Request) -> Result<Response, ReportedError> {
         let (status, body) = self.0.remove(0);
         Ok(Response {
             status,
@@ -123,7 +123,10 @@ fn said(content: Value) -> (u16, Value) {
 fn everything_is_a_step() {
     let place = Place::new();
     let outcome = place.play(&one_call("write", json!({ "path": "b.txt", "content": "new\n" })), |_| ());
-    assert_eq!((outcome.ended.clone(), outcome.turns, outcome.text.as_str()), (Why::Done, 2, "finished"));
+    assert_eq!(
+        (outcome.ended.clone(), outcome.turns, outcome.text.as_str()),
+        (ExitReason::Done, 2, "finished")
+    );
     assert_eq!(fs::read_to_string(place.root.join("b.txt")).unwrap(), "new\n");
     let expected = [
         "agent-step", // session started
@@ -177,7 +180,7 @@ fn a_conversation_that_goes_on_is_answered_as_it_would_have_been() {
     ] });
     let place = Place::new();
     let first = place.play(&script, |options| options.max_turns = 1);
-    assert_eq!(first.ended, Why::MaxTurns);
+    assert_eq!(first.ended, ExitReason::MaxTurns);
     let history: Vec<Value> = place.with_workspace(|workspace| {
         let session = workspace.store().session(first.session).unwrap().unwrap();
         let lines = conversation::texts(workspace.store(), session.info.tip).unwrap();
@@ -187,7 +190,7 @@ fn a_conversation_that_goes_on_is_answered_as_it_would_have_been() {
         options.prompt = None;
         options.history = history;
     });
-    assert_eq!((second.ended, second.text.as_str()), (Why::Done, "finished"));
+    assert_eq!((second.ended, second.text.as_str()), (ExitReason::Done, "finished"));
     assert_eq!(fs::read_to_string(place.root.join("log")).unwrap(), "1\n2\n");
 }
 
@@ -240,7 +243,7 @@ fn a_worker_that_fails_fails_its_task_and_not_the_agent() {
         "workers": { "w": [{ "fails": "out of order" }] },
     });
     let outcome = place.play(&script, |_| ());
-    assert_eq!(outcome.ended, Why::Done);
+    assert_eq!(outcome.ended, ExitReason::Done);
     assert!(place.kinds(&outcome).contains(&"task-failed"));
 }
 
@@ -272,7 +275,7 @@ fn calls_run_are_refused_or_recalled() {
     let script = one_call("bash", json!({ "command": "touch ran" }));
     let place = Place::new();
     let denied = place.play(&script, |options| options.tools = ToolPolicy::Deny);
-    assert_eq!((denied.ended, place.root.join("ran").exists()), (Why::Done, false));
+    assert_eq!((denied.ended, place.root.join("ran").exists()), (ExitReason::Done, false));
     let mut asked = Vec::new();
     let recall = |tool: &str, input: &Value| {
         asked.push(format!("{tool} {input}"));
@@ -282,7 +285,7 @@ fn calls_run_are_refused_or_recalled() {
     let outcome = {
         let engine = place.engine();
         let workspace = engine.workspace(&place.root).unwrap();
-        let mut watch = |_: Happening<'_>| ();
+        let mut watch = |_: RunEvent<'_>| ();
         let options = Options {
             prompt: Some("go".into()),
             tools: ToolPolicy::Recorded(Box::new(recall)),
@@ -302,17 +305,17 @@ fn it_ends_where_it_is_told_to() {
     let script = one_call("bash", json!({ "command": "touch ran" }));
     let place = Place::new();
     let outcome = place.play(&script, |options| options.until = Some(StepKind::ToolStart));
-    assert_eq!((outcome.ended, place.root.join("ran").exists()), (Why::Until, false));
+    assert_eq!((outcome.ended, place.root.join("ran").exists()), (ExitReason::Until, false));
     let outcome = place.play(&script, |options| options.max_steps = Some(3));
-    assert_eq!(outcome.ended, Why::MaxSteps);
+    assert_eq!(outcome.ended, ExitReason::MaxSteps);
     assert_eq!(outcome.steps, 4, "and the step that says that it is over");
     let stop = Arc::new(AtomicBool::new(true));
     let outcome = place.play(&script, |options| options.stop = stop);
-    assert_eq!(outcome.ended, Why::Interrupted);
+    assert_eq!(outcome.ended, ExitReason::Interrupted);
     assert_eq!(place.steps(&outcome).last().unwrap().checkpoint.step.summary, "session ended: interrupted");
     let slow = one_call("bash", json!({ "command": "sleep 300" }));
     let outcome = place.play(&slow, |options| options.timeout = Some(Duration::from_millis(500)));
-    assert_eq!(outcome.ended, Why::TimedOut);
+    assert_eq!(outcome.ended, ExitReason::TimedOut);
     place.with_workspace(|workspace| {
         let session = workspace.store().session(outcome.session).unwrap().unwrap();
         assert!(session.info.open.is_empty() && session.info.ended_at.is_some());
@@ -325,22 +328,22 @@ fn a_model_that_misbehaves_is_told_or_ends_the_run() {
     let unknown = json!([{ "type": "tool_use", "id": "x", "name": "fly", "input": {} }]);
     let outcome = place
         .ask(&mut Answers(vec![said(unknown), said(json!([{ "type": "text", "text": "I see" }]))]), |_| ());
-    assert_eq!((outcome.ended, outcome.text.as_str()), (Why::Done, "I see"));
+    assert_eq!((outcome.ended, outcome.text.as_str()), (ExitReason::Done, "I see"));
     let refused =
         json!({ "type": "error", "error": { "type": "invalid_request_error", "message": "too long" } });
     let outcome = place.ask(&mut Answers(vec![(400, refused)]), |_| ());
-    let Why::Failed(trouble) = &outcome.ended else { panic!("{:?}", outcome.ended) };
+    let ExitReason::Failed(trouble) = &outcome.ended else { panic!("{:?}", outcome.ended) };
     assert!(trouble.message.contains("too long"), "{trouble:?}");
     let kinds = place.kinds(&outcome);
     assert_eq!(kinds[kinds.len() - 3..], ["model-end", "error", "agent-step"]);
     let outcome = place.ask(&mut Answers(vec![(200, json!("<html>"))]), |_| ());
-    assert!(matches!(outcome.ended, Why::Failed(_)));
+    assert!(matches!(outcome.ended, ExitReason::Failed(_)));
     let busy = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "busy" } });
     let fine = said(json!([{ "type": "text", "text": "now" }]));
     let outcome = place.ask(&mut Answers(vec![(529, busy.clone()), fine]), |_| ());
-    assert_eq!((outcome.ended, outcome.text.as_str()), (Why::Done, "now"));
+    assert_eq!((outcome.ended, outcome.text.as_str()), (ExitReason::Done, "now"));
     let outcome = place.ask(&mut Answers(vec![(529, busy)]), |options| options.retries = 0);
-    assert!(matches!(outcome.ended, Why::Failed(_)));
+    assert!(matches!(outcome.ended, ExitReason::Failed(_)));
 }
 
 #[test]
@@ -353,14 +356,14 @@ fn secrets_are_not_recorded_and_costs_add_up() {
         { "text": "done", "usage": { "input": 10, "output": 1 } },
     ] });
     let prompt = format!("use {token}");
-    let price = |model: &str, usage: &stepback_exchange::meaning::Usage| {
+    let price = |model: &str, usage: &stepback_exchange::semantics::Usage| {
         (model == "scripted-1").then_some(usage.input * 1000)
     };
     let mut provider = Scripted::parse(&script.to_string(), Arc::default()).unwrap();
     let outcome = {
         let engine = place.engine();
         let workspace = engine.workspace(&place.root).unwrap();
-        let mut watch = |_: Happening<'_>| ();
+        let mut watch = |_: RunEvent<'_>| ();
         let new = Options::new("scripted-1", &mut watch);
         run(&workspace, &mut provider, Options { prompt: Some(prompt), price: &price, ..new }).unwrap()
     };
@@ -398,17 +401,17 @@ fn a_stopped_thought_is_an_interruption() {
         });
         place.ask(&mut provider, |options| options.stop = stop)
     });
-    assert_eq!(outcome.ended, Why::Interrupted);
+    assert_eq!(outcome.ended, ExitReason::Interrupted);
 }
 
 /// A model that answers from what was recorded.
 struct Replay(Recording);
 
 impl Provider for Replay {
-    fn ask(&mut self, request: &Request) -> Result<Response, Trouble> {
+    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError> {
         match self.0.find(request) {
             Found::Same(at) => Ok(self.0.exchanges()[at].response.clone()),
-            other => Err(Trouble { message: format!("{other:?}"), ..Trouble::default() }),
+            other => Err(ReportedError { message: format!("{other:?}"), ..ReportedError::default() }),
         }
     }
 }
@@ -455,14 +458,17 @@ fn a_recorded_run_is_run_once_more_from_its_record() {
     };
     let engine = second.engine();
     let workspace = engine.workspace(&second.root).unwrap();
-    let mut watch = |_: Happening<'_>| ();
+    let mut watch = |_: RunEvent<'_>| ();
     let options = Options {
         prompt: Some("go".into()),
         tools: ToolPolicy::Recorded(Box::new(recall)),
         ..Options::new("scripted-1", &mut watch)
     };
     let again = run(&workspace, &mut provider, options).unwrap();
-    assert_eq!((again.ended, again.text, again.steps), (Why::Done, recorded.text.clone(), recorded.steps));
+    assert_eq!(
+        (again.ended, again.text, again.steps),
+        (ExitReason::Done, recorded.text.clone(), recorded.steps)
+    );
     assert_eq!(second.kinds(&Outcome { session: again.session, ..recorded.clone() }), first.kinds(&recorded));
     assert!(!second.root.join("log").exists(), "nothing was run");
 }

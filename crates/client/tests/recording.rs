@@ -11,7 +11,7 @@ use serde_json::json;
 use stepback_client::{Capture, Config, Recorder, Step, StepKind, TraceContext};
 use stepback_model::env::FrozenEnv;
 use stepback_model::time::Timestamp;
-use stepback_server::{Config as Served, Server, Work, serve};
+use stepback_server::{AppState, Config as Served, Server, serve};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_store::port::{Query, StoredCheckpoint};
@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 fn start(store: &'static dyn Store, top: &Path, listen: SocketAddr) -> Server {
     let env = FrozenEnv::new(Timestamp::from_micros(1_700_000_000_000_000), 1);
     let config = Served::new(listen, top.join("token"));
-    serve(Work::new(store, Box::new(env), 2), config).unwrap()
+    serve(AppState::new(store, Box::new(env), 2), config).unwrap()
 }
 
 struct Place {

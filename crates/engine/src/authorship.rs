@@ -43,7 +43,7 @@ pub struct Authors {
 
 /// Who made a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Who {
+pub enum Attribution {
     /// The person, or a program that does not report to us.
     Somebody,
     /// This call.
@@ -54,7 +54,7 @@ pub enum Who {
 
 impl Authors {
     /// Who changed `path`.
-    pub fn of(&self, path: &RelPath) -> Who {
+    pub fn of(&self, path: &RelPath) -> Attribution {
         let named = self.naming(path);
         if named.iter().any(|at| self.is_certain(*at)) {
             return self.decide(&named);
@@ -100,22 +100,22 @@ impl Authors {
     }
 
     /// Who of several calls it was. Calls of one session that ran in parallel count as one: the last to begin stands for them.
-    fn decide(&self, candidates: &[usize]) -> Who {
+    fn decide(&self, candidates: &[usize]) -> Attribution {
         let call = |at: &usize| self.calls.get(*at).cloned();
         let all: Vec<Author> = candidates.iter().filter_map(call).collect();
         let certain: Vec<Author> =
             candidates.iter().filter(|at| self.is_certain(**at)).filter_map(call).collect();
         match (all.first(), certain.last()) {
-            (None, _) => Who::Somebody,
+            (None, _) => Attribution::Somebody,
             (Some(first), Some(last)) if all.iter().all(|call| call.session == first.session) => {
-                Who::Call(last.clone())
+                Attribution::Call(last.clone())
             }
-            _ => Who::OneOf(all),
+            _ => Attribution::OneOf(all),
         }
     }
 }
 
-impl Who {
+impl Attribution {
     /// Whether `session` made the change, and nobody else could have.
     pub fn is_session(&self, session: SessionId) -> bool {
         matches!(self, Self::Call(author) if author.session == session)

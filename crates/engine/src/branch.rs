@@ -5,13 +5,13 @@
 
 use serde_json::json;
 use stepback_model::ids::StepId;
-use stepback_model::record::{Action, Annotation, Facts, Operation, Step, StepKind};
+use stepback_model::record::{Action, Annotation, Operation, Step, StepKind, StepMeta};
 use stepback_model::state::State;
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::error::EngineError;
-use crate::rewind::{Prepared, Report, Request};
+use crate::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use crate::workspace::Workspace;
 
 /// The first branch.
@@ -132,7 +132,7 @@ impl Workspace<'_> {
     /// Makes a branch that begins at `from`, without standing on it.
     pub fn create_branch(&self, name: &str, from: &StoredCheckpoint) -> Result<Operation, EngineError> {
         self.check_new_branch(name)?;
-        let base = self.kept_base(from)?;
+        let base = self.nearest_checkpoint(from)?;
         // From where the workspace stands, everything so far is on the branch.
         let upto = match from.checkpoint.trigger {
             None => Some(from.checkpoint.step.number),
@@ -208,7 +208,7 @@ impl Workspace<'_> {
     }
 
     /// Plans to stand on another branch: the whole workspace becomes what it was there.
-    pub fn prepare_switch(&self, name: &str) -> Result<Prepared, EngineError> {
+    pub fn prepare_switch(&self, name: &str) -> Result<PreparedRewind, EngineError> {
         let tip = self.known_branch(name)?;
         if self.present_branch()? == name {
             return Err(EngineError::Input(format!("{name} is the present branch already")));
@@ -222,9 +222,9 @@ impl Workspace<'_> {
         &self,
         name: &str,
         from: &StoredCheckpoint,
-    ) -> Result<Prepared, EngineError> {
+    ) -> Result<PreparedRewind, EngineError> {
         self.check_new_branch(name)?;
-        self.prepare_move_to(name, self.kept_base(from)?, from.checkpoint.step.id)
+        self.prepare_move_to(name, self.nearest_checkpoint(from)?, from.checkpoint.step.id)
     }
 
     fn prepare_move_to(
@@ -232,12 +232,12 @@ impl Workspace<'_> {
         name: &str,
         tip: StoredCheckpoint,
         conversation_from: StepId,
-    ) -> Result<Prepared, EngineError> {
-        let mut prepared = self.prepare_rewind(&Request {
+    ) -> Result<PreparedRewind, EngineError> {
+        let mut prepared = self.prepare_rewind(&RewindRequest {
             target: Some(tip),
             everything: true,
             git: false,
-            ..Request::default()
+            ..RewindRequest::default()
         })?;
         prepared.summary = format!("switch to branch {name}");
         prepared.conversation_from = Some(conversation_from);
@@ -246,7 +246,7 @@ impl Workspace<'_> {
     }
 
     /// Stands on another branch, as planned. What was on the present one is saved there first.
-    pub fn switch(&self, name: &str, prepared: Prepared) -> Result<Report, EngineError> {
+    pub fn switch(&self, name: &str, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
         let report = self.apply(prepared)?;
         if let Some(moved) = report.operation.action.moved() {
             let step = self.branch_step(StepKind::BranchSwitched, name, moved.after)?;
@@ -257,7 +257,7 @@ impl Workspace<'_> {
     }
 
     /// The nearest step at or before `from` that has files of its own.
-    pub fn kept_base(&self, from: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
+    pub fn nearest_checkpoint(&self, from: &StoredCheckpoint) -> Result<StoredCheckpoint, EngineError> {
         let mut base = from.clone();
         while base.checkpoint.trigger.is_none() {
             let nothing = || EngineError::NoFiles { what: crate::workspace::describe(from) };
@@ -295,7 +295,7 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state,
             summary,
-            facts: Facts { detail: Some(detail.into()), ..Facts::default() },
+            facts: StepMeta { detail: Some(detail.into()), ..StepMeta::default() },
         })
     }
 }

@@ -13,11 +13,11 @@ mod check;
 mod error;
 mod frame;
 mod gather;
+mod import;
 mod lines;
 mod open;
 mod read_lines;
 mod records;
-mod take_in;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -32,13 +32,13 @@ use stepback_store::StoreError;
 use self::frame::{BLOCK, Block, Writer};
 use self::records::GitFile;
 use crate::error::EngineError;
-use crate::reach::{Marker, Visitor};
+use crate::reachability::{Marker, Visitor};
 use crate::workspace::{Engine, StoreSource};
 
 pub use self::error::BundleError;
+pub use self::import::Imported;
 pub use self::lines::{FORMAT as LINES, is_lines};
 pub use self::open::{Bundle, is_bundle};
-pub use self::take_in::Imported;
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

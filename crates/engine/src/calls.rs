@@ -13,7 +13,7 @@ use stepback_model::record::{OpenCall, Session, SessionInfo, StepKind};
 use stepback_model::time::Timestamp;
 
 use crate::authorship::{Author, Authors};
-use crate::recorder::{Effect, Report};
+use crate::recorder::{ReportedEvent, ScanPolicy};
 
 /// A call that has not ended after so long will not: the agent was killed. In microseconds.
 const FORGOTTEN: i64 = 2 * 3_600_000_000;
@@ -51,7 +51,7 @@ pub(crate) fn at_work(session: &Session, now: Timestamp) -> Vec<AtWork> {
 /// abandoned too early. It ran at some time since the last scan, and others may have changed something before it.
 pub(crate) fn ended_unexpectedly(
     session: &Session,
-    report: &Report<'_>,
+    report: &ReportedEvent<'_>,
     start: Option<StepId>,
     step: StepId,
 ) -> Option<AtWork> {
@@ -113,12 +113,12 @@ pub(crate) fn gathered(calls: Vec<AtWork>) -> Authors {
 }
 
 /// Whether an event is about a call that can change something.
-fn can_change(report: &Report<'_>) -> bool {
-    matches!(report.effect, Effect::Before | Effect::After) || report.learned.can_change
+fn can_change(report: &ReportedEvent<'_>) -> bool {
+    matches!(report.effect, ScanPolicy::Before | ScanPolicy::After) || report.learned.can_change
 }
 
 /// Abandons calls that cannot be running any more because of what happens now. Returns whether a model turn begins.
-pub(crate) fn settle(info: &mut SessionInfo, report: &Report<'_>, turn: Option<&str>) -> bool {
+pub(crate) fn settle(info: &mut SessionInfo, report: &ReportedEvent<'_>, turn: Option<&str>) -> bool {
     let learned = &report.learned;
     let starts = report.event.kind == StepKind::ToolStart;
     let (same_turn, other_turn) = match (turn, &info.turn) {
@@ -150,7 +150,7 @@ pub(crate) fn settle(info: &mut SessionInfo, report: &Report<'_>, turn: Option<&
 /// Moves the session's counters along. `is_over` says that the end of a call that begins now was recorded already.
 pub(crate) fn advance(
     info: &mut SessionInfo,
-    report: &Report<'_>,
+    report: &ReportedEvent<'_>,
     step: StepId,
     (begins_turn, turn): (bool, Option<String>),
     is_over: bool,
@@ -197,7 +197,7 @@ pub(crate) fn advance(
 
 /// Ends the call that is reported to have ended, and forgets those whose changes have been scanned. Until a scan, a call that
 /// has ended is remembered: it may be the one that changed something.
-pub(crate) fn close(info: &mut SessionInfo, report: &Report<'_>, scanned: bool) {
+pub(crate) fn close(info: &mut SessionInfo, report: &ReportedEvent<'_>, scanned: bool) {
     if report.learned.never_ran {
         let refused = |open: &OpenCall| Some(&open.call) == report.event.call.as_ref();
         info.abandoned
@@ -220,7 +220,7 @@ pub(crate) fn close(info: &mut SessionInfo, report: &Report<'_>, scanned: bool) 
 
 /// The call that ends now: its place among `open`. Where an agent gives calls no ids, an id that follows from the input changes
 /// with it: then the oldest open call of the same tool is meant whose input was edited at a breakpoint.
-pub(crate) fn ending(open: &[OpenCall], report: &Report<'_>) -> Option<usize> {
+pub(crate) fn ending(open: &[OpenCall], report: &ReportedEvent<'_>) -> Option<usize> {
     let event = &report.event;
     if event.kind != StepKind::ToolEnd {
         return None;
@@ -234,7 +234,7 @@ pub(crate) fn ending(open: &[OpenCall], report: &Report<'_>) -> Option<usize> {
 }
 
 /// How long the call took that ends now, without the time it waited at a breakpoint: as it is reported, else since it began.
-pub(crate) fn duration(info: &SessionInfo, report: &Report<'_>) -> Option<u64> {
+pub(crate) fn duration(info: &SessionInfo, report: &ReportedEvent<'_>) -> Option<u64> {
     let reported = report.event.duration;
     let Some(at) = ending(&info.open, report) else { return reported };
     let open = &info.open[at];
@@ -248,7 +248,7 @@ pub(crate) fn duration(info: &SessionInfo, report: &Report<'_>) -> Option<u64> {
 }
 
 /// Notes how long a call waited at a breakpoint.
-pub(crate) fn note_wait(info: &mut SessionInfo, report: &Report<'_>) {
+pub(crate) fn note_wait(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
     let Some(call) = &report.learned.waiting else { return };
     for open in info.open.iter_mut().filter(|open| open.call == *call && !open.ended) {
         open.waited += report.learned.waited;
@@ -257,7 +257,7 @@ pub(crate) fn note_wait(info: &mut SessionInfo, report: &Report<'_>) {
 
 /// Whether an event is about another call that happens to have the id of an earlier one: it begins although none is open, or
 /// ends although one is. Hooks that are installed twice deliver an event twice at once, when neither is so.
-pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &Report<'_>) -> bool {
+pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &ReportedEvent<'_>) -> bool {
     let is_open = open.is_some_and(|open| {
         open.iter().any(|open| !open.ended && Some(&open.call) == report.event.call.as_ref())
     });
@@ -271,28 +271,29 @@ pub(crate) fn is_another(open: Option<&[OpenCall]>, report: &Report<'_>) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::Learned;
+    use crate::recorder::SessionUpdate;
 
-    fn report(kind: StepKind, call: &str, effect: Effect) -> Report<'static> {
+    fn report(kind: StepKind, call: &str, effect: ScanPolicy) -> ReportedEvent<'static> {
         let event = Event {
             call: Some(call.into()),
             tool: Some("run_shell_command".into()),
             ..Event::new("gemini", "s", kind, "")
         };
-        let (at, learned) = (Timestamp::from_micros(1), Learned::default());
-        Report { event, effect, at, conversation: None, paths: Vec::new(), learned }
+        let (at, learned) = (Timestamp::from_micros(1), SessionUpdate::default());
+        ReportedEvent { event, effect, at, conversation: None, paths: Vec::new(), learned }
     }
 
     #[test]
     fn a_call_whose_input_was_edited_ends_though_its_id_follows_from_its_input() {
         let mut info = SessionInfo::default();
         let call = |input: &str| Event::derived_call("run_shell_command", &input.into());
-        let start = report(StepKind::ToolStart, &call("old"), Effect::Before);
+        let start = report(StepKind::ToolStart, &call("old"), ScanPolicy::Before);
         advance(&mut info, &start, StepId::from_bytes([1; 16]), (true, None), false);
-        let mut edit = report(StepKind::Decision, &call("old"), Effect::None);
-        edit.learned = Learned { edited: true, waiting: start.event.call.clone(), ..Learned::default() };
+        let mut edit = report(StepKind::Decision, &call("old"), ScanPolicy::None);
+        edit.learned =
+            SessionUpdate { edited: true, waiting: start.event.call.clone(), ..SessionUpdate::default() };
         settle(&mut info, &edit, None);
-        let end = report(StepKind::ToolEnd, &call("new"), Effect::After);
+        let end = report(StepKind::ToolEnd, &call("new"), ScanPolicy::After);
         assert_eq!(ending(&info.open, &start), None);
         assert_eq!(duration(&info, &end), Some(0));
         close(&mut info, &end, true);

@@ -13,7 +13,7 @@ use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
-use crate::authorship::{Authors, Who};
+use crate::authorship::{Attribution, Authors};
 use crate::calls;
 use crate::diff;
 use crate::error::EngineError;
@@ -21,7 +21,7 @@ use crate::workspace::{StoreSource, Workspace};
 
 /// A change with its place in the list.
 #[derive(Clone, Debug)]
-pub struct Numbered {
+pub struct NumberedChange {
     /// Counts from 1, oldest first; new changes get new numbers.
     pub number: usize,
     /// What changed.
@@ -33,14 +33,17 @@ pub struct Numbered {
     /// The tree before the change, where directories that must come back can be found.
     pub before: Option<Hash>,
     /// Who made it.
-    pub who: Who,
+    pub who: Attribution,
     /// Whether a later rewind took it back; it stays on record.
     pub taken_back: bool,
 }
 
 impl Workspace<'_> {
     /// All changes on the present line, oldest first; with `since`, only those after it (numbers stay the same).
-    pub fn numbered_changes(&self, since: Option<&StoredCheckpoint>) -> Result<Vec<Numbered>, EngineError> {
+    pub fn numbered_changes(
+        &self,
+        since: Option<&StoredCheckpoint>,
+    ) -> Result<Vec<NumberedChange>, EngineError> {
         let present = self.look()?;
         self.numbered_changes_against(&present.state, since)
     }
@@ -49,7 +52,7 @@ impl Workspace<'_> {
         &self,
         present: &State,
         since: Option<&StoredCheckpoint>,
-    ) -> Result<Vec<Numbered>, EngineError> {
+    ) -> Result<Vec<NumberedChange>, EngineError> {
         let head = self.head()?;
         let mut line = self.ancestry(&head)?;
         line.reverse();
@@ -82,19 +85,22 @@ impl Workspace<'_> {
         &self,
         line: &[StoredCheckpoint],
         present: &State,
-    ) -> Result<Vec<Numbered>, EngineError> {
+    ) -> Result<Vec<NumberedChange>, EngineError> {
         let source = StoreSource(self.store());
         let mut sessions: HashMap<SessionId, SessionInfo> = HashMap::new();
-        let mut numbered: Vec<Numbered> = Vec::new();
+        let mut numbered: Vec<NumberedChange> = Vec::new();
         let mut taken_back: HashSet<(StepId, Vec<u8>)> = HashSet::new();
-        let mut add =
-            |changes: Vec<Change>, step: Option<(StepId, u64)>, at: Timestamp, before, authors: &Authors| {
-                for change in changes {
-                    let who = authors.of(&change.path);
-                    let number = numbered.len() + 1;
-                    numbered.push(Numbered { number, change, step, at, before, who, taken_back: false });
-                }
-            };
+        let mut add = |changes: Vec<Change>,
+                       step: Option<(StepId, u64)>,
+                       at: Timestamp,
+                       before,
+                       authors: &Authors| {
+            for change in changes {
+                let who = authors.of(&change.path);
+                let number = numbered.len() + 1;
+                numbered.push(NumberedChange { number, change, step, at, before, who, taken_back: false });
+            }
+        };
         for pair in line.windows(2) {
             let step = &pair[1].checkpoint.step;
             let detail = self.detail_of(step)?;

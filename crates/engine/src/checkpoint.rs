@@ -5,13 +5,13 @@ use stepback_model::ids::{OpId, StepId};
 use stepback_model::json::Root;
 use stepback_model::plan::LeftAlone;
 use stepback_model::record::{
-    Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Step, StepKind, Trigger,
+    Action, Annotation, Checkpoint, OpStatus, Operation, Step, StepKind, StepMeta, Trigger,
 };
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, StoreError};
 
 use crate::error::EngineError;
-use crate::workspace::{Look, Present, Workspace, describe};
+use crate::workspace::{PresentState, ScanMode, Workspace, describe};
 
 /// How often a commit is tried when others commit at the same time.
 const ATTEMPTS: usize = 50;
@@ -63,7 +63,7 @@ impl Workspace<'_> {
         let _lock = self.lock_shared()?;
         for _ in 0..ATTEMPTS {
             let mut detail = None;
-            let mut present = self.present_with(Look::Hinted, &mut |batch, state| {
+            let mut present = self.present_with(ScanMode::Hinted, &mut |batch, state| {
                 self.fill_session_slots(state)?;
                 detail = self.store_authors(batch, state)?;
                 Ok(())
@@ -78,7 +78,7 @@ impl Workspace<'_> {
                 Err(EngineError::Store(StoreError::Collected | StoreError::Moved { .. })) => {}
                 Err(error) => return Err(error),
                 Ok(stored) => {
-                    let Present { hashed, troubles, .. } = present;
+                    let PresentState { hashed, troubles, .. } = present;
                     return Ok(Created { stored, hashed, troubles });
                 }
             }
@@ -88,7 +88,7 @@ impl Workspace<'_> {
 
     fn append_checkpoint(
         &self,
-        present: &mut Present,
+        present: &mut PresentState,
         annotation: &Annotation,
         trigger: Trigger,
         (summary, detail): (&str, Option<Hash>),
@@ -103,7 +103,7 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state: present.hash,
             summary: summary.to_string(),
-            facts: Facts { detail: detail.map(Root::from), ..Facts::default() },
+            facts: StepMeta { detail: detail.map(Root::from), ..StepMeta::default() },
         };
         let operation =
             self.operation(format!("create {summary}"), Action::CheckpointCreate { step: step.id });

@@ -11,7 +11,7 @@ use stepback_store::StoreError;
 use stepback_store::port::{Query, Swept};
 
 use crate::error::EngineError;
-use crate::reach::{Alive, Marker};
+use crate::reachability::{Alive, Marker};
 use crate::workspace::{Engine, PATIENCE, StoreSource, wait_for};
 
 /// What is wrong with a store.
@@ -73,7 +73,7 @@ impl Engine<'_> {
             None => None,
         };
         for _ in 0..20 {
-            let mark = self.store.mark()?;
+            let mark = self.store.commit_seq()?;
             let (alive, problems) = self.alive()?;
             if let Some(problem) = problems.first() {
                 return Err(StoreError::Corrupt {

@@ -16,7 +16,7 @@
 mod breakpoint;
 mod stop;
 
-pub use breakpoint::{Breakpoint, Breakpoints, Moment, On, Side};
+pub use breakpoint::{BreakContext, Breakpoint, Breakpoints, Condition, Side};
 pub(crate) use stop::is_running;
 pub use stop::{Answer, Stop};
 

@@ -17,16 +17,16 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
 use stepback_model::state::State;
 use stepback_model::tree::{Content, Node};
+use stepback_worktree::anchored_path::{Beneath, open_file};
 use stepback_worktree::apply::Outcome;
-use stepback_worktree::beneath::{Beneath, open_file};
 use stepback_worktree::open_files::{FileWriter, find_writers};
 use stepback_worktree::scan::single::{Looker, Single};
 
-use crate::changes::Numbered;
+use crate::changes::NumberedChange;
 use crate::error::EngineError;
 use crate::path_filter::PathFilter;
 use crate::revert::{Lookup, same};
-use crate::rewind::Prepared;
+use crate::rewind::PreparedRewind;
 use crate::workspace::{StoreSource, Workspace};
 
 /// What SQLite adds to the name of a database for the files beside it. The second one holds nothing that is needed.
@@ -158,7 +158,7 @@ impl Workspace<'_> {
     pub(crate) fn complete_databases_of(
         &self,
         plan: &mut Plan,
-        chosen: &[&Numbered],
+        chosen: &[&NumberedChange],
         present: &State,
     ) -> Result<(), EngineError> {
         if self.databases_in(&plan.changes)?.is_empty() {
@@ -182,7 +182,10 @@ impl Workspace<'_> {
     }
 
     /// Takes databases out of `prepared` that a process has open, and warns of other files that one has open for writing.
-    pub(crate) fn check_open_files(&self, mut prepared: Prepared) -> Result<Prepared, EngineError> {
+    pub(crate) fn check_open_files(
+        &self,
+        mut prepared: PreparedRewind,
+    ) -> Result<PreparedRewind, EngineError> {
         let OpenInPlan { mut held, warnings } = self.hold_open_databases(&mut prepared.plan)?;
         let source = StoreSource(self.store());
         let mut present = Lookup::new(&source, prepared.present.state.files);
@@ -211,7 +214,7 @@ impl Workspace<'_> {
     /// The same at the last moment: what is taken out now is returned with its outcome.
     pub(crate) fn check_open_files_again(
         &self,
-        prepared: &mut Prepared,
+        prepared: &mut PreparedRewind,
     ) -> Result<Vec<(PlannedChange, Outcome)>, EngineError> {
         self.read_shared_indexes(&mut prepared.plan)?;
         if prepared.forced {
@@ -391,7 +394,7 @@ impl Workspace<'_> {
     }
 }
 
-impl Prepared {
+impl PreparedRewind {
     /// Replaces databases although a process has them open.
     pub fn force(&mut self) {
         self.forced = true;

@@ -9,7 +9,9 @@ use stepback_model::ids::{OpId, StepId};
 use stepback_model::json::Root;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
-use stepback_model::record::{Action, Annotation, Facts, Move, OpStatus, Operation, Step, StepKind, Trigger};
+use stepback_model::record::{
+    Action, Annotation, OpStatus, Operation, StateTransition, Step, StepKind, StepMeta, Trigger,
+};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Node, SkipReason};
 use stepback_store::port::StoredCheckpoint;
@@ -18,9 +20,9 @@ use stepback_worktree::apply::{Applier, Failure, Outcome};
 
 use crate::error::EngineError;
 use crate::git_lock::GitLocks;
-use crate::rewind::{Prepared, Report};
-use crate::treeedit;
-use crate::workspace::{Present, StoreSource, Workspace};
+use crate::rewind::{PreparedRewind, RewindReport};
+use crate::tree_edit;
+use crate::workspace::{PresentState, StoreSource, Workspace};
 
 /// Kinds of operation that change files.
 pub(crate) enum Purpose {
@@ -31,21 +33,21 @@ pub(crate) enum Purpose {
 
 impl Workspace<'_> {
     /// Applies a prepared rewind.
-    pub fn apply(&self, prepared: Prepared) -> Result<Report, EngineError> {
+    pub fn apply(&self, prepared: PreparedRewind) -> Result<RewindReport, EngineError> {
         self.apply_as(prepared, Purpose::Rewind, Vec::new())
     }
 
     pub(crate) fn apply_as(
         &self,
-        mut prepared: Prepared,
+        mut prepared: PreparedRewind,
         purpose: Purpose,
         also: Vec<Mutation>,
-    ) -> Result<Report, EngineError> {
+    ) -> Result<RewindReport, EngineError> {
         let _lock = match prepared.lock.take() {
             Some(lock) => lock,
             None => self.lock_exclusive()?,
         };
-        if self.store().epoch()? != prepared.epoch {
+        if self.store().gc_generation()? != prepared.epoch {
             return Err(EngineError::Input(
                 "the store was pruned while the plan was waiting; make the plan again".into(),
             ));
@@ -92,7 +94,7 @@ impl Workspace<'_> {
                 prepared.git_target,
             )
             .map_err(|cause| EngineError::Unrecorded { cause: Box::new(cause) })?;
-        Ok(Report {
+        Ok(RewindReport {
             operation: Operation { status: OpStatus::Done, number: opened.op_number, ..opened.operation },
             before: opened.before_number,
             after,
@@ -106,7 +108,7 @@ impl Workspace<'_> {
     /// Saves the present as a step if it differs from the head, and writes the journal.
     fn open_journal(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedRewind,
         purpose: &Purpose,
         also: Vec<Mutation>,
     ) -> Result<Opened, EngineError> {
@@ -137,7 +139,7 @@ impl Workspace<'_> {
                         at,
                         state: prepared.present.hash,
                         summary: format!("before {}", prepared.summary),
-                        facts: Facts { detail: authors.map(Root::from), ..Facts::default() },
+                        facts: StepMeta { detail: authors.map(Root::from), ..StepMeta::default() },
                     };
                     mutations.push(Mutation::SetRef { name: self.head_name(), expected: parent, value: id });
                     mutations.push(Mutation::AppendStep {
@@ -148,7 +150,7 @@ impl Workspace<'_> {
                     (id, None)
                 }
             };
-            let moved = Move {
+            let moved = StateTransition {
                 before,
                 after,
                 onto: prepared.onto.unwrap_or(before),
@@ -183,7 +185,7 @@ impl Workspace<'_> {
     }
 
     /// Whether the head is what is there now, as far as files and git go.
-    fn has_same_files(&self, head: &StoredCheckpoint, present: &Present) -> Result<bool, EngineError> {
+    fn has_same_files(&self, head: &StoredCheckpoint, present: &PresentState) -> Result<bool, EngineError> {
         if head.checkpoint.step.state == present.hash {
             return Ok(true);
         }
@@ -223,9 +225,9 @@ impl Workspace<'_> {
                 at: self.engine.env.now(),
                 state: hash,
                 summary: operation.summary.clone(),
-                facts: Facts {
+                facts: StepMeta {
                     detail: self.reached_detail(&*batch, &moved, outcomes, left_alone)?.map(Root::from),
-                    ..Facts::default()
+                    ..StepMeta::default()
                 },
             };
             let mut mutations = vec![
@@ -254,7 +256,7 @@ impl Workspace<'_> {
     fn reached_detail(
         &self,
         batch: &dyn ObjectBatch,
-        moved: &Move,
+        moved: &StateTransition,
         outcomes: &[(PlannedChange, Outcome)],
         left_alone: &[LeftAlone],
     ) -> Result<Option<Hash>, EngineError> {
@@ -306,7 +308,7 @@ impl Workspace<'_> {
         let mut state = *present;
         let mut edits = done(false).chain(marks).peekable();
         if edits.peek().is_some() {
-            state.files = Some(treeedit::edit(&source, batch, present.files, edits)?);
+            state.files = Some(tree_edit::edit(&source, batch, present.files, edits)?);
         }
         if done(true).next().is_some() {
             state.git = self.reached_git(batch, present, done(true).collect(), git_target)?;
@@ -340,7 +342,7 @@ impl Workspace<'_> {
             });
             let old = git.get(root.as_bytes()).cloned();
             let tree =
-                treeedit::edit(&source, batch, old.as_ref().map(|repository| repository.tree), relative)?;
+                tree_edit::edit(&source, batch, old.as_ref().map(|repository| repository.tree), relative)?;
             let summary = target.and_then(|target| target.get(root.as_bytes())).or(old.as_ref());
             let summary = summary.map(|repository| repository.summary.clone()).unwrap_or_default();
             git.repositories.retain(|repository| repository.path != root.as_bytes());

@@ -10,8 +10,8 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::{LeftAlone, Plan};
 use stepback_model::time::Timestamp;
 
-use crate::authorship::Who;
-use crate::changes::Numbered;
+use crate::authorship::Attribution;
+use crate::changes::NumberedChange;
 use crate::error::EngineError;
 use crate::revert::{Lookup, same};
 use crate::workspace::Workspace;
@@ -99,7 +99,7 @@ pub(crate) struct KeptAgainst<'a> {
 
 impl KeptAgainst<'_> {
     /// Whether something of `numbered` is still there when the plan was applied.
-    fn has_effect(&mut self, numbered: &Numbered) -> Result<bool, EngineError> {
+    fn has_effect(&mut self, numbered: &NumberedChange) -> Result<bool, EngineError> {
         for path in [Some(&numbered.change.path), numbered.change.from.as_ref()].into_iter().flatten() {
             let planned = self.plan.changes.binary_search_by(|change| change.path.cmp_by_components(path));
             let then = match planned {
@@ -125,11 +125,11 @@ pub(crate) struct Others {
 
 impl Workspace<'_> {
     /// Who made a change, by name.
-    pub fn change_author(&self, who: &Who) -> Result<ChangeAuthor, EngineError> {
+    pub fn change_author(&self, who: &Attribution) -> Result<ChangeAuthor, EngineError> {
         let authors = match who {
-            Who::Somebody => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
-            Who::Call(author) => std::slice::from_ref(author),
-            Who::OneOf(authors) => authors.as_slice(),
+            Attribution::Somebody => return Ok(ChangeAuthor { sessions: Vec::new(), may_be_user: true }),
+            Attribution::Call(author) => std::slice::from_ref(author),
+            Attribution::OneOf(authors) => authors.as_slice(),
         };
         let mut sessions: Vec<SessionName> = Vec::new();
         for author in authors {
@@ -140,7 +140,7 @@ impl Workspace<'_> {
             let agent = agent.unwrap_or_else(|| "unknown".into());
             sessions.push(SessionName { id: author.session, agent });
         }
-        let may_be_user = matches!(who, Who::OneOf(_)) && sessions.len() == 1;
+        let may_be_user = matches!(who, Attribution::OneOf(_)) && sessions.len() == 1;
         Ok(ChangeAuthor { sessions, may_be_user })
     }
 
@@ -148,7 +148,7 @@ impl Workspace<'_> {
     /// the reason.
     pub(crate) fn kept_of(
         &self,
-        others: &[&Numbered],
+        others: &[&NumberedChange],
         mut against: KeptAgainst<'_>,
         audience: Audience,
         concerns: impl Fn(SessionId) -> bool,
@@ -191,8 +191,8 @@ impl Workspace<'_> {
     pub(crate) fn name_conflicts(
         &self,
         plan: &mut Plan,
-        listed: &[Numbered],
-        chosen: &[&Numbered],
+        listed: &[NumberedChange],
+        chosen: &[&NumberedChange],
         audience: Audience,
     ) -> Result<(), EngineError> {
         for left in plan.left_alone.iter_mut().filter(|left| left.is_conflict()) {

@@ -14,15 +14,15 @@ use stepback_model::plan::{LeftAlone, PlannedChange};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Node, Tree};
 use stepback_worktree::WorktreeError;
+use stepback_worktree::anchored_path::same_content;
 use stepback_worktree::apply::{Applier, Outcome};
-use stepback_worktree::beneath::same_content;
-use stepback_worktree::restore;
 /// Where to put it: away from everything else.
-pub use stepback_worktree::spread::{apart, make_apart};
+pub use stepback_worktree::dir_placement::{apart, make_apart};
+use stepback_worktree::restore;
 
 use crate::diff;
-use crate::direct::direct;
 use crate::error::EngineError;
+use crate::restore_plan::direct;
 use crate::revert::Lookup;
 use crate::workspace::{StoreSource, Workspace, is_dir};
 
@@ -96,7 +96,7 @@ impl Workspace<'_> {
         }
         let vault = self.vault()?;
         let threads = self.engine.threads;
-        let applier = Applier::new(dir, &source, vault.as_ref(), "carry-over", threads)?.passing();
+        let applier = Applier::new(dir, &source, vault.as_ref(), "carry-over", threads)?.without_sync();
         let done = applier.apply(&plan.changes, None);
         let all = done.is_ok_and(|outcomes| outcomes.iter().all(|outcome| *outcome == Outcome::Done));
         Ok(all.then_some(plan.changes))

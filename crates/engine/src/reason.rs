@@ -4,23 +4,23 @@
 //! change is worth a checkpoint and files have changed, a checkpoint is made first. So the mind of a moment is that of the
 //! newest such step at or before it, and giving up checkpoints never gives up what was thought.
 
+mod at_point;
 mod commands;
+mod editor;
+mod experiment;
 mod history;
-mod joining;
-mod moment;
+mod merge;
 mod process;
 mod recover;
-mod thinker;
-mod trial;
 mod verify;
 
+pub use self::at_point::{Moment, Seen};
 pub use self::commands::CommandRun;
+pub use self::editor::{Thinker, Thought};
+pub use self::experiment::StartedExperiment;
 pub use self::history::{History, Line};
-pub use self::joining::Joined;
-pub use self::moment::{Moment, Seen};
+pub use self::merge::Joined;
 pub use self::recover::Recovery;
-pub use self::thinker::{Thinker, Thought};
-pub use self::trial::Begun;
 pub use self::verify::Verified;
 
 use stepback_model::record::Session;

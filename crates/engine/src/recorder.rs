@@ -5,9 +5,9 @@
 //! make no difference to that. Everything else is a light step: it has the conversation, and its files are those of the step
 //! it grew from.
 
-mod pages;
-mod together;
-mod writing;
+mod batch;
+mod detail_pages;
+mod step_writer;
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,25 +19,27 @@ use stepback_mind::store::{Place, Written};
 use stepback_model::event::Event;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Annotation, OpenCall, Session, SessionInfo, Started, Step, StepKind, Trigger};
+use stepback_model::record::{
+    Annotation, LaunchCommand, OpenCall, Session, SessionInfo, Step, StepKind, Trigger,
+};
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 use stepback_store::{Mutation, ObjectBatch, StoreError};
 
-pub use self::together::Arrivals;
-use self::writing::{Arriving, Begun, Detail, Known};
+pub use self::batch::WorkspaceEvents;
+use self::step_writer::{Detail, ObjectCache, PendingStep, RecordingBatch};
 use crate::authorship::Authors;
 use crate::calls;
 use crate::error::EngineError;
-use crate::workspace::{Look, Workspace, wait_for};
+use crate::workspace::{ScanMode, Workspace, wait_for};
 
 /// How often a commit is tried when others commit at the same time.
 const ATTEMPTS: usize = 50;
 
 /// What a reported event means for the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum ScanPolicy {
     /// Nothing changes.
     None,
     /// A call that can change something is about to run.
@@ -50,7 +52,7 @@ pub enum Effect {
 
 /// New messages of a conversation.
 #[derive(Clone, Debug)]
-pub struct Fresh {
+pub struct NewMessages {
     /// How many of the messages known so far still count.
     pub keep: u64,
     /// The messages after those.
@@ -70,7 +72,7 @@ pub struct Turn {
 
 /// Who asked for a call, as far as the last messages tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct CallOrigin {
     /// The turn that did.
     pub turn: Option<Turn>,
     /// Messages further back would not change that.
@@ -80,17 +82,17 @@ pub struct Asked {
 /// Where the conversation of a session is read. The agents' formats are known only to whoever implements this.
 pub trait Conversation: Sync {
     /// What came since `cursor`; `None` if nothing can be read.
-    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh>;
+    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages>;
     /// The turn that asked for `call`, among the last messages.
-    fn turn(&self, tail: &[&str], call: &str) -> Asked;
+    fn turn(&self, tail: &[&str], call: &str) -> CallOrigin;
 }
 
 /// One reported event and what goes with it.
-pub struct Report<'a> {
+pub struct ReportedEvent<'a> {
     /// What happened.
     pub event: Event,
     /// What it means for the files.
-    pub effect: Effect,
+    pub effect: ScanPolicy,
     /// When it arrived.
     pub at: Timestamp,
     /// The conversation as it was then.
@@ -98,12 +100,12 @@ pub struct Report<'a> {
     /// Paths that the call names, relative to the workspace.
     pub paths: Vec<String>,
     /// What else is now known about the session.
-    pub learned: Learned,
+    pub learned: SessionUpdate,
 }
 
 /// What an event tells about its session.
 #[derive(Clone, Debug, Default)]
-pub struct Learned {
+pub struct SessionUpdate {
     /// See [`SessionInfo::directory`].
     pub directory: Option<String>,
     /// See [`SessionInfo::transcript`].
@@ -111,7 +113,7 @@ pub struct Learned {
     /// See [`SessionInfo::model`].
     pub model: Option<String>,
     /// See [`SessionInfo::started`].
-    pub started: Option<Started>,
+    pub started: Option<LaunchCommand>,
     /// The session is over.
     pub ended: bool,
     /// It comes from the agent's own record, in which nothing happens twice.
@@ -180,7 +182,7 @@ impl Thinking {
 
 /// A recorded step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Recorded {
+pub struct RecordedStep {
     /// Its id.
     pub id: StepId,
     /// Its number.
@@ -214,7 +216,11 @@ impl Workspace<'_> {
     }
 
     /// Records an event. The same event reported again is not recorded again.
-    pub fn record(&self, _lock: &RecordLock, report: &Report<'_>) -> Result<Recorded, EngineError> {
+    pub fn record(
+        &self,
+        _lock: &RecordLock,
+        report: &ReportedEvent<'_>,
+    ) -> Result<RecordedStep, EngineError> {
         until_committed(|| self.try_record(report))
     }
 
@@ -223,40 +229,40 @@ impl Workspace<'_> {
     pub fn record_all(
         &self,
         lock: &RecordLock,
-        reports: &[Report<'_>],
-    ) -> Result<Vec<Recorded>, EngineError> {
-        if reports.iter().any(|report| report.effect != Effect::None) {
+        reports: &[ReportedEvent<'_>],
+    ) -> Result<Vec<RecordedStep>, EngineError> {
+        if reports.iter().any(|report| report.effect != ScanPolicy::None) {
             return reports.iter().map(|report| self.record(lock, report)).collect();
         }
-        let all = [Arrivals { workspace: self, lock, reports }];
+        let all = [WorkspaceEvents { workspace: self, lock, reports }];
         Ok(self.engine.record_together(&all)?.pop().unwrap_or_default())
     }
 
-    fn try_record(&self, report: &Report<'_>) -> Result<Recorded, EngineError> {
+    fn try_record(&self, report: &ReportedEvent<'_>) -> Result<RecordedStep, EngineError> {
         let known = self.store().session(self.session_id(report))?;
         let stored = |id| Ok(self.store().step(id)?);
         let step = match self.place_for(known.as_ref(), report, |_| None, stored)? {
-            Spot::New(step) => step,
-            Spot::Taken(recorded, _) => return Ok(recorded),
+            StepSlot::New(step) => step,
+            StepSlot::Taken(recorded, _) => return Ok(recorded),
         };
         let is_new = known.is_none();
         let mut session = known.unwrap_or_else(|| self.new_session(report));
-        let objects = Known::new(self.store());
+        let objects = ObjectCache::new(self.store());
         let counterpart = self.counterpart(&session, report, step)?;
-        let begun = Begun::new(&objects, report, &mut session, step)?.with_counterpart(counterpart);
+        let begun = PendingStep::new(&objects, report, &mut session, step)?.with_counterpart(counterpart);
         let mut set_head = None;
-        let (record, present, batch) = if report.effect != Effect::None {
+        let (record, present, batch) = if report.effect != ScanPolicy::None {
             let _lock = self.lock_shared()?;
             let (head, before) = self.head_state()?;
             let mut written = None;
-            let mut present = self.present_with(Look::Hinted, &mut |batch, state| {
+            let mut present = self.present_with(ScanMode::Hinted, &mut |batch, state| {
                 let unchanged =
                     before.as_ref().is_some_and(|head| head.files == state.files && head.git == state.git);
                 let authors = match unchanged {
                     true => None,
                     false => Some(self.authors(&session, report, (step, counterpart))?),
                 };
-                let arriving = Arriving { known: &objects, batch, pages: None };
+                let arriving = RecordingBatch { known: &objects, batch, pages: None };
                 let detail = begun.objects(&arriving, &mut session, state, authors.as_ref())?;
                 if unchanged {
                     (state.files, state.git) = (None, None);
@@ -267,7 +273,13 @@ impl Workspace<'_> {
             let (detail, changed) = written.unwrap_or((None, false));
             let detail = detail.and_then(Detail::stored);
             if !changed && report.learned.if_changed {
-                return Ok(Recorded { id: step, number: 0, session: session.id, iteration: 0, kept: false });
+                return Ok(RecordedStep {
+                    id: step,
+                    number: 0,
+                    session: session.id,
+                    iteration: 0,
+                    kept: false,
+                });
             }
             if changed {
                 set_head = Some(Mutation::SetRef { name: self.head_name(), expected: head, value: step });
@@ -277,14 +289,14 @@ impl Workspace<'_> {
             (record, Some(present), batch)
         } else {
             let batch = self.store().begin()?;
-            let arriving = Arriving { known: &objects, batch: &*batch, pages: None };
+            let arriving = RecordingBatch { known: &objects, batch: &*batch, pages: None };
             let (record, _) = begun.light(&arriving, &mut session, self.head_id()?)?;
             (record, None, Some(batch.finish()?))
         };
         let kept = set_head.is_some();
-        let mut recorded = Recorded { kept, ..so_far(&record) };
+        let mut recorded = RecordedStep { kept, ..so_far(&record) };
         let trigger = kept.then_some(match report.effect {
-            Effect::Keep(trigger) => trigger,
+            ScanPolicy::Keep(trigger) => trigger,
             _ => Trigger::Automatic,
         });
         let mut mutations = vec![set_session(session, is_new)];
@@ -302,11 +314,11 @@ impl Workspace<'_> {
         Ok(recorded)
     }
 
-    fn session_id(&self, report: &Report<'_>) -> SessionId {
+    fn session_id(&self, report: &ReportedEvent<'_>) -> SessionId {
         Session::id_of(self.record.id, &report.event.agent, &report.event.session)
     }
 
-    fn new_session(&self, report: &Report<'_>) -> Session {
+    fn new_session(&self, report: &ReportedEvent<'_>) -> Session {
         Session {
             id: self.session_id(report),
             workspace: self.record.id,
@@ -325,13 +337,13 @@ impl Workspace<'_> {
     fn place_for<'s>(
         &self,
         known: Option<&Session>,
-        report: &Report<'_>,
+        report: &ReportedEvent<'_>,
         arriving: impl Fn(StepId) -> Option<(usize, &'s Step)>,
         stored: impl Fn(StepId) -> Result<Option<StoredCheckpoint>, EngineError>,
-    ) -> Result<Spot, EngineError> {
+    ) -> Result<StepSlot, EngineError> {
         let Some(key) = &report.event.key else {
             let fresh = || StepId::from_bytes(self.engine.env.fresh_id());
-            return Ok(Spot::New(report.learned.step.unwrap_or_else(fresh)));
+            return Ok(StepSlot::New(report.learned.step.unwrap_or_else(fresh)));
         };
         let session = known.map_or_else(|| self.session_id(report), |session| session.id);
         let open: Option<&[OpenCall]> = known.map(|session| session.info.open.as_slice());
@@ -341,13 +353,13 @@ impl Workspace<'_> {
                 _ => Step::id_of(session, report.event.kind, &format!("{key} again {attempt}")),
             };
             let (taken, at) = match arriving(id) {
-                Some((at, step)) => (Spot::Taken(so_far(step), Some(at)), step.at),
+                Some((at, step)) => (StepSlot::Taken(so_far(step), Some(at)), step.at),
                 None => match stored(id)? {
                     Some(stored) => {
                         let step = &stored.checkpoint.step;
-                        (Spot::Taken(so_far(step), None), step.at)
+                        (StepSlot::Taken(so_far(step), None), step.at)
                     }
-                    None => return Ok(Spot::New(id)),
+                    None => return Ok(StepSlot::New(id)),
                 },
             };
             // The very same moment is the very same report: a note that is taken in once more after a crash.
@@ -388,7 +400,7 @@ impl Workspace<'_> {
         }
         let detail = serde_json::json!({ "authors": authors });
         let stored = stepback_model::json::store(batch, &detail, None);
-        stored.map(Some).map_err(writing::unstorable)
+        stored.map(Some).map_err(step_writer::unstorable)
     }
 
     /// Who may be changing something right now.
@@ -407,7 +419,7 @@ impl Workspace<'_> {
     fn counterpart(
         &self,
         session: &Session,
-        report: &Report<'_>,
+        report: &ReportedEvent<'_>,
         step: StepId,
     ) -> Result<Option<StepId>, EngineError> {
         let Some(key) = &report.event.key else { return Ok(None) };
@@ -427,7 +439,7 @@ impl Workspace<'_> {
     fn authors(
         &self,
         session: &Session,
-        report: &Report<'_>,
+        report: &ReportedEvent<'_>,
         (step, start): (StepId, Option<StepId>),
     ) -> Result<Authors, EngineError> {
         let mut calls = Vec::new();
@@ -445,10 +457,10 @@ impl Workspace<'_> {
     }
 }
 
-enum Spot {
+enum StepSlot {
     New(StepId),
     /// What is known of the step that is there, and which of the arriving ones it is.
-    Taken(Recorded, Option<usize>),
+    Taken(RecordedStep, Option<usize>),
 }
 
 /// Tries again when others committed at the same time.
@@ -473,8 +485,8 @@ fn set_session(session: Session, is_new: bool) -> Mutation {
 }
 
 /// What is known of a step; its number, if it has one.
-fn so_far(step: &Step) -> Recorded {
-    Recorded {
+fn so_far(step: &Step) -> RecordedStep {
+    RecordedStep {
         id: step.id,
         number: step.number,
         session: step.session,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{self, Action, Annotation, Facts, Step, StepKind, Trigger};
+use stepback_model::record::{self, Action, Annotation, Step, StepKind, StepMeta, Trigger};
 use stepback_model::state::State;
 use stepback_model::{ObjectKind, json as values};
 use stepback_store::Mutation;
@@ -23,7 +23,7 @@ use crate::workspace::{Engine, Workspace};
 /// How far a rerun got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fate {
+pub enum RerunStatus {
     /// It is about to begin.
     Pending,
     /// It runs.
@@ -36,7 +36,7 @@ pub enum Fate {
     Failed,
 }
 
-impl Fate {
+impl RerunStatus {
     /// The stable name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ pub struct Rerun {
     /// What is changed, as it was asked for.
     pub changes: Vec<String>,
     /// How far it got.
-    pub status: Fate,
+    pub status: RerunStatus,
     /// Why it failed, or where it parted from the recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -75,17 +75,17 @@ pub struct Rerun {
 impl Rerun {
     /// How far it got, by its stable name: one whose process is gone has failed.
     pub fn status(&self) -> &'static str {
-        if self.is_abandoned() { Fate::Failed.as_str() } else { self.status.as_str() }
+        if self.is_abandoned() { RerunStatus::Failed.as_str() } else { self.status.as_str() }
     }
 
     /// Whether it came to files of its own, which then are those of its branch.
     pub fn has_result(&self) -> bool {
-        self.session.is_some() || matches!(self.status, Fate::Completed | Fate::Diverged)
+        self.session.is_some() || matches!(self.status, RerunStatus::Completed | RerunStatus::Diverged)
     }
 
     /// Whether it says that it runs although its process is gone.
     pub fn is_abandoned(&self) -> bool {
-        let at_work = matches!(self.status, Fate::Pending | Fate::Running);
+        let at_work = matches!(self.status, RerunStatus::Pending | RerunStatus::Running);
         at_work && !crate::control::is_running(self.process)
     }
 }
@@ -176,7 +176,7 @@ impl Workspace<'_> {
     pub fn adopt_rerun(&self, rerun: &Rerun, state: &State) -> Result<StoredCheckpoint, EngineError> {
         self.check_new_branch(&rerun.branch)?;
         let from = self.store().step(rerun.from)?.ok_or(EngineError::NoFiles { what: "the point".into() })?;
-        let base = self.kept_base(&from)?;
+        let base = self.nearest_checkpoint(&from)?;
         let summary = format!("files of {}", rerun.branch);
         let (mut step, batch) = self.rerun_step(StepKind::Checkpoint, rerun, summary, Some(state))?;
         step.parent = Some(base.checkpoint.step.id);
@@ -219,10 +219,10 @@ impl Workspace<'_> {
             at: self.engine.env.now(),
             state,
             summary,
-            facts: Facts {
+            facts: StepMeta {
                 detail: Some(detail.into()),
-                failed: rerun.status == Fate::Failed && kind == StepKind::StateChange,
-                ..Facts::default()
+                failed: rerun.status == RerunStatus::Failed && kind == StepKind::StateChange,
+                ..StepMeta::default()
             },
         };
         Ok((step, batch.finish()?))

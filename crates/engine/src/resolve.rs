@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 use stepback_model::point::{Anchor, Nth, PointError, PointExpr, is_id_prefix};
 use stepback_model::record::{Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
-use stepback_model::when;
+use stepback_model::time_expr;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::error::EngineError;
@@ -257,7 +257,7 @@ impl<'s> Resolver<'s> {
 
     /// The state at a moment: the newest step at or before it.
     fn at(&self, text: &str) -> Result<StoredCheckpoint, PointError> {
-        let moment = when::parse(text, self.now, &(self.zone)()).map_err(|error| {
+        let moment = time_expr::parse(text, self.now, &(self.zone)()).map_err(|error| {
             let offset = self.text.find(text).unwrap_or(0);
             PointError::from_time(self.text, offset, error)
         })?;

@@ -16,18 +16,18 @@ use stepback_worktree::scan::single::{Looker, Single};
 
 use crate::databases::{HeldChange, with_files_beside};
 use crate::diff;
-use crate::direct::{direct, is_git_dir, limited, links_leading_out};
 use crate::error::EngineError;
 use crate::kept::{Audience, KeptChange, why_unchanged};
 use crate::path_filter::PathFilter;
 use crate::reason::Joined;
+use crate::restore_plan::{direct, is_git_dir, limited, links_leading_out};
 use crate::revert::Lookup;
-use crate::treeedit;
-use crate::workspace::{Present, StoreSource, Workspace, WorkspaceLock, describe};
+use crate::tree_edit;
+use crate::workspace::{PresentState, StoreSource, Workspace, WorkspaceLock, describe};
 
 /// What to go back to.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub struct RewindRequest {
     /// The point; without one, `changes`, `last` or `all` say what to take back.
     pub target: Option<StoredCheckpoint>,
     /// Only these paths (globs; a directory stands for what it holds).
@@ -53,7 +53,7 @@ pub struct Request {
 }
 
 /// A rewind that is planned and not yet applied.
-pub struct Prepared {
+pub struct PreparedRewind {
     /// What will happen.
     pub plan: Plan,
     /// What a person should know before agreeing.
@@ -72,7 +72,7 @@ pub struct Prepared {
     pub by: Option<SessionId>,
     /// The step whose line goes on; `None` for the step that saves the present.
     pub(crate) onto: Option<StepId>,
-    pub(crate) present: Present,
+    pub(crate) present: PresentState,
     /// What git directories shall be, when they take part.
     pub(crate) git_target: Option<GitState>,
     /// What the step that is reached says about itself.
@@ -83,13 +83,13 @@ pub struct Prepared {
     pub(crate) conversation_from: Option<StepId>,
     pub(crate) lock: Option<WorkspaceLock>,
     pub(crate) epoch: u64,
-    /// Changes of databases that a process has open; [`Prepared::force`] makes them part of the plan.
+    /// Changes of databases that a process has open; [`PreparedRewind::force`] makes them part of the plan.
     pub(crate) held: Vec<HeldChange>,
     /// Whether databases are replaced although a process has them open.
     pub(crate) forced: bool,
 }
 
-impl Prepared {
+impl PreparedRewind {
     /// Lets others use the workspace while a person thinks.
     pub fn release(&mut self) {
         self.lock = None;
@@ -103,7 +103,7 @@ impl Prepared {
 
 /// What a rewind did.
 #[derive(Debug)]
-pub struct Report {
+pub struct RewindReport {
     /// The operation, for undoing it.
     pub operation: Operation,
     /// Number of the step that holds what was there before.
@@ -122,11 +122,11 @@ pub struct Report {
 
 impl Workspace<'_> {
     /// Plans a rewind.
-    pub fn prepare_rewind(&self, request: &Request) -> Result<Prepared, EngineError> {
+    pub fn prepare_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         self.check_open_files(self.plan_rewind(request)?)
     }
 
-    fn plan_rewind(&self, request: &Request) -> Result<Prepared, EngineError> {
+    fn plan_rewind(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         let by_change = !request.changes.is_empty() || request.last.is_some() || request.all;
         if by_change {
             return self.prepare_changes(request);
@@ -161,7 +161,7 @@ impl Workspace<'_> {
             let whole = direct(changes);
             let scoped = self.prepare_scoped(request, target, scope, &filter, &present, &whole)?;
             let conversation_from = request.conversation.then_some(target.checkpoint.step.id);
-            return Ok(Prepared { present, lock: Some(lock), conversation_from, ..scoped });
+            return Ok(PreparedRewind { present, lock: Some(lock), conversation_from, ..scoped });
         }
         let mut warnings = Vec::new();
         let mut git_target = None;
@@ -212,16 +212,16 @@ impl Workspace<'_> {
         let (onto, detail) = match filter.is_empty() {
             true => {
                 let detail = self.store_target(target, about.as_ref())?;
-                (Some(self.kept_base(target)?.checkpoint.step.id), detail)
+                (Some(self.nearest_checkpoint(target)?.checkpoint.step.id), detail)
             }
             false => (None, None),
         };
-        let epoch = self.store().epoch()?;
+        let epoch = self.store().gc_generation()?;
         let unchanged_because = plan.is_empty().then(|| {
             let already = format!("the files{what} already are as they were at {}", describe(target));
             why_unchanged(&describe(target), &kept, &plan.left_alone, request.audience).unwrap_or(already)
         });
-        Ok(Prepared {
+        Ok(PreparedRewind {
             plan,
             warnings,
             summary,
@@ -244,7 +244,7 @@ impl Workspace<'_> {
     }
 
     /// The present of the whole workspace, with its objects visible so that plans can be made on them.
-    pub(crate) fn committed_present(&self) -> Result<Present, EngineError> {
+    pub(crate) fn committed_present(&self) -> Result<PresentState, EngineError> {
         for _ in 0..50 {
             let mut present = self.present()?;
             match self.store().commit(present.batch.take(), &[]) {
@@ -264,7 +264,7 @@ impl Workspace<'_> {
         &self,
         paths: &[RelPath],
         wanted: &State,
-    ) -> Result<Option<Present>, EngineError> {
+    ) -> Result<Option<PresentState>, EngineError> {
         let Ok(head) = self.head() else { return Ok(None) };
         let state = self.state_of(&head)?;
         let source = StoreSource(self.store());
@@ -300,14 +300,14 @@ impl Workspace<'_> {
                 above = dir.split_last().map(|(parent, _)| parent);
             }
         }
-        let files = treeedit::edit(&source, &*batch, state.files, edits)?;
+        let files = tree_edit::edit(&source, &*batch, state.files, edits)?;
         let mut state = State { files: Some(files), git: state.git, ..State::default() };
         self.fill_session_slots(&mut state)?;
         let hash = batch.write(stepback_model::ObjectKind::State, &state.encode(), None)?;
         let batch = batch.finish()?;
         self.store().commit(Some(batch), &[])?;
         let hashed = paths.len() as u64;
-        Ok(Some(Present { state, hash, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
+        Ok(Some(PresentState { state, hash, hashed, troubles: Vec::new(), batch: None, snapshot: None }))
     }
 
     /// Says where HEAD of a repository differs between the present and the target.

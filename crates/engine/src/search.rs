@@ -13,7 +13,7 @@ use stepback_store::port::{Document, Found, Search};
 
 use self::texts::Gatherer;
 use crate::error::EngineError;
-use crate::last_read::LastRead;
+use crate::read_cache::LastRead;
 use crate::workspace::{Engine, StoreSource};
 
 /// How many steps the store is told about before a search that should be prompt.

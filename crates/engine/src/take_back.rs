@@ -13,15 +13,15 @@ use stepback_model::plan::Plan;
 use stepback_model::state::GitState;
 use stepback_store::port::StoredCheckpoint;
 
-use crate::changes::{Numbered, mark};
-use crate::direct::links_leading_out;
+use crate::changes::{NumberedChange, mark};
 use crate::error::EngineError;
 use crate::hunks;
 use crate::kept::{Audience, KeptAgainst, KeptChange, Others, list_authors};
 use crate::path_filter::PathFilter;
+use crate::restore_plan::links_leading_out;
 use crate::revert::{Lookup, Reverter};
-use crate::rewind::{Prepared, Request};
-use crate::workspace::{Present, StoreSource, Workspace, describe};
+use crate::rewind::{PreparedRewind, RewindRequest};
+use crate::workspace::{PresentState, StoreSource, Workspace, describe};
 
 /// Whose changes a request without numbers is about.
 enum Whose {
@@ -33,7 +33,7 @@ enum Whose {
 }
 
 impl Whose {
-    fn includes(&self, numbered: &Numbered) -> bool {
+    fn includes(&self, numbered: &NumberedChange) -> bool {
         match self {
             Self::Everyone | Self::OnlyUser => true,
             Self::Agents => numbered.who.session().is_some(),
@@ -52,17 +52,17 @@ impl Whose {
 
 /// The changes that go, and those among them that stay, both oldest first.
 struct Selection<'n> {
-    chosen: Vec<&'n Numbered>,
-    others: Vec<&'n Numbered>,
+    chosen: Vec<&'n NumberedChange>,
+    others: Vec<&'n NumberedChange>,
 }
 
 impl Workspace<'_> {
     /// Plans to take back single changes.
-    pub(crate) fn prepare_changes(&self, request: &Request) -> Result<Prepared, EngineError> {
+    pub(crate) fn prepare_changes(&self, request: &RewindRequest) -> Result<PreparedRewind, EngineError> {
         let filter = PathFilter::new(&request.paths)?;
         let lock = self.lock_exclusive()?;
         let present = self.committed_present()?;
-        let since = request.target.as_ref().map(|target| self.kept_base(target)).transpose()?;
+        let since = request.target.as_ref().map(|target| self.nearest_checkpoint(target)).transpose()?;
         let mut listed = self.numbered_changes_against(&present.state, since.as_ref())?;
         let databases = self.database_files(&filter, listed.iter().map(|numbered| &numbered.change))?;
         listed.retain(|numbered| {
@@ -110,10 +110,17 @@ impl Workspace<'_> {
             false => None,
         };
         let prepared = self.prepared(plan, warnings, summary(request, &chosen), false, None, detail)?;
-        Ok(Prepared { present, lock: Some(lock), kept, everything_changes, unchanged_because, ..prepared })
+        Ok(PreparedRewind {
+            present,
+            lock: Some(lock),
+            kept,
+            everything_changes,
+            unchanged_because,
+            ..prepared
+        })
     }
 
-    fn whose_changes(&self, request: &Request) -> Result<Whose, EngineError> {
+    fn whose_changes(&self, request: &RewindRequest) -> Result<Whose, EngineError> {
         Ok(match request.session {
             _ if request.everything => Whose::Everyone,
             Some(session) => Whose::Session(session),
@@ -123,13 +130,18 @@ impl Workspace<'_> {
     }
 
     /// The last so many changes of `whose`, or all of them, and what others changed meanwhile.
-    fn select<'n>(&self, request: &Request, whose: &Whose, listed: &'n [Numbered]) -> Selection<'n> {
+    fn select<'n>(
+        &self,
+        request: &RewindRequest,
+        whose: &Whose,
+        listed: &'n [NumberedChange],
+    ) -> Selection<'n> {
         // A list that was begun anew holds what came after, unless a point says from where.
         let cleared = match request.target {
             Some(_) => 0,
             None => self.session.info.cleared.unwrap_or(0),
         };
-        let mut among: Vec<&Numbered> = (listed.iter())
+        let mut among: Vec<&NumberedChange> = (listed.iter())
             .filter(|numbered| {
                 !numbered.taken_back && numbered.step.is_none_or(|(_, number)| number > cleared)
             })
@@ -153,9 +165,9 @@ impl Workspace<'_> {
     /// The changes with these numbers, whoever made them.
     fn select_numbered<'n>(
         &self,
-        request: &Request,
+        request: &RewindRequest,
         numbers: &[usize],
-        listed: &'n [Numbered],
+        listed: &'n [NumberedChange],
     ) -> Result<Selection<'n>, EngineError> {
         let known = |number: usize| listed.iter().find(|numbered| numbered.number == number);
         for &number in numbers {
@@ -189,9 +201,9 @@ impl Workspace<'_> {
     /// Why taking back `chosen` changes no file.
     fn why_unchanged(
         &self,
-        request: &Request,
+        request: &RewindRequest,
         whose: &Whose,
-        chosen: &[&Numbered],
+        chosen: &[&NumberedChange],
         plan: &Plan,
         kept: &[KeptChange],
     ) -> Result<String, EngineError> {
@@ -223,8 +235,8 @@ impl Workspace<'_> {
     /// The plan that takes back `chosen`, the newest first, merged with what came later.
     pub(crate) fn plan_to_take_back(
         &self,
-        chosen: &[&Numbered],
-        present: &Present,
+        chosen: &[&NumberedChange],
+        present: &PresentState,
         hunks: &[usize],
     ) -> Result<Plan, EngineError> {
         let source = StoreSource(self.store());
@@ -258,12 +270,13 @@ impl Workspace<'_> {
     /// Remembers which changes go, so that they are not listed as changes any more.
     pub(crate) fn store_marks(
         &self,
-        chosen: &[&Numbered],
+        chosen: &[&NumberedChange],
         plan: &Plan,
         target: Option<&StoredCheckpoint>,
         sessions: &HashSet<SessionId>,
     ) -> Result<Option<Hash>, EngineError> {
-        let left = |numbered: &Numbered| plan.left_alone.iter().any(|left| left.path == numbered.change.path);
+        let left =
+            |numbered: &NumberedChange| plan.left_alone.iter().any(|left| left.path == numbered.change.path);
         let marks: Vec<Value> = (chosen.iter())
             .filter(|numbered| !left(numbered))
             .filter_map(|numbered| Some(mark(numbered.step?.0, numbered.change.path.as_bytes())))
@@ -313,15 +326,15 @@ impl Workspace<'_> {
         git: bool,
         git_target: Option<GitState>,
         detail: Option<Hash>,
-    ) -> Result<Prepared, EngineError> {
-        Ok(Prepared {
+    ) -> Result<PreparedRewind, EngineError> {
+        Ok(PreparedRewind {
             plan,
             warnings,
             summary,
             git,
             by: None,
             onto: None,
-            present: Present::nothing(),
+            present: PresentState::nothing(),
             git_target,
             detail,
             branches: None,
@@ -330,7 +343,7 @@ impl Workspace<'_> {
             kept: Vec::new(),
             everything_changes: Vec::new(),
             unchanged_because: None,
-            epoch: self.store().epoch()?,
+            epoch: self.store().gc_generation()?,
             held: Vec::new(),
             forced: false,
         })
@@ -344,7 +357,7 @@ fn sorted(sessions: &HashSet<SessionId>) -> Vec<String> {
     sessions
 }
 
-fn summary(request: &Request, chosen: &[&Numbered]) -> String {
+fn summary(request: &RewindRequest, chosen: &[&NumberedChange]) -> String {
     let numbers: Vec<String> = chosen.iter().map(|numbered| numbered.number.to_string()).collect();
     match numbers.as_slice() {
         [] => "take back no change".to_string(),

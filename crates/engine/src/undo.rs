@@ -6,7 +6,7 @@ use stepback_model::object::ObjectError;
 use stepback_model::path::RelPath;
 use stepback_model::plan::{How, LeftAlone, Plan, PlannedChange};
 use stepback_model::point::is_id_prefix;
-use stepback_model::record::{Action, Move, OpStatus, Operation, SessionInfo};
+use stepback_model::record::{Action, OpStatus, Operation, SessionInfo, StateTransition};
 use stepback_model::state::GitState;
 use stepback_model::tree::{Content, Node, SkipReason};
 use stepback_store::Mutation;
@@ -17,15 +17,15 @@ use crate::diff;
 use crate::error::EngineError;
 use crate::journal::Purpose;
 use crate::revert::{Lookup, Reverter, same};
-use crate::rewind::{Prepared, Report};
-use crate::workspace::{Present, StoreSource, Workspace, describe};
+use crate::rewind::{PreparedRewind, RewindReport};
+use crate::workspace::{PresentState, StoreSource, Workspace, describe};
 
 /// What undoing or redoing will do.
 pub enum Reversal {
     /// Files change: a plan to look at first.
     Files {
         /// The plan.
-        prepared: Box<Prepared>,
+        prepared: Box<PreparedRewind>,
         /// The operation it takes back or brings back.
         operation: Operation,
     },
@@ -135,7 +135,7 @@ impl Workspace<'_> {
         &self,
         reversal: Reversal,
         direction: Direction,
-    ) -> Result<Option<Report>, EngineError> {
+    ) -> Result<Option<RewindReport>, EngineError> {
         let undone = direction == Direction::Undo;
         match reversal {
             Reversal::Files { prepared, operation } => {
@@ -146,7 +146,7 @@ impl Workspace<'_> {
                 };
                 let report = self.apply_as(*prepared, purpose, also)?;
                 let board = self.board_goes_along(&operation)?;
-                Ok(Some(Report { board, ..report }))
+                Ok(Some(RewindReport { board, ..report }))
             }
             Reversal::Log { operation, summary } => {
                 // A prune at the same time must not free what is about to be shown again.
@@ -190,7 +190,7 @@ impl Workspace<'_> {
     }
 
     /// Plans to take back a move: what it changed and nobody changed since goes back, later edits are merged or kept.
-    fn reverse(&self, moved: Move, summary: String) -> Result<Prepared, EngineError> {
+    fn reverse(&self, moved: StateTransition, summary: String) -> Result<PreparedRewind, EngineError> {
         let lock = self.lock_exclusive()?;
         if let Some((left, entered)) = &moved.branches {
             let present = self.present_branch()?;
@@ -242,7 +242,7 @@ impl Workspace<'_> {
         // Where the move was made on another branch, its line is not this one.
         let line = self.ancestry(&self.head()?)?;
         let is_here = line.iter().any(|stored| stored.checkpoint.step.id == moved.after);
-        self.check_open_files(Prepared {
+        self.check_open_files(PreparedRewind {
             plan,
             warnings,
             summary,
@@ -259,7 +259,7 @@ impl Workspace<'_> {
             // What went back together comes back together.
             conversation_from: moved.conversation_from.map(|_| moved.before),
             lock: Some(lock),
-            epoch: self.store().epoch()?,
+            epoch: self.store().gc_generation()?,
             held: Vec::new(),
             forced: false,
         })
@@ -271,7 +271,7 @@ impl Workspace<'_> {
         effect: &[stepback_model::change::Change],
         wanted: &stepback_model::state::State,
         git: bool,
-    ) -> Result<Present, EngineError> {
+    ) -> Result<PresentState, EngineError> {
         const FEW: usize = 100;
         if !git && effect.len() <= FEW {
             let paths: Vec<_> = effect.iter().map(|change| change.path.clone()).collect();
@@ -287,7 +287,7 @@ impl Workspace<'_> {
         &self,
         wanted: &stepback_model::state::State,
         left: &stepback_model::state::State,
-        present: &Present,
+        present: &PresentState,
         plan: &mut Plan,
         warnings: &mut Vec<String>,
     ) -> Result<(), EngineError> {
@@ -394,7 +394,7 @@ pub(crate) fn undone_last(operations: &[Operation]) -> Option<&Operation> {
 }
 
 /// The newest redo of an operation, which is what an undo of it must take back.
-pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&Move> {
+pub(crate) fn latest_move(operations: &[Operation], id: OpId) -> Option<&StateTransition> {
     operations.iter().find_map(|op| match &op.action {
         Action::Redo { op: target, moved } if *target == id && op.status == OpStatus::Done => moved.as_ref(),
         _ => None,

@@ -45,7 +45,7 @@ pub struct Engine<'a> {
 
 /// How a workspace is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
+pub(crate) enum ScanMode {
     /// Every file. What is about to be written over is looked at like this.
     Everything,
     /// What a watcher names, if there is one; for recording what is there.
@@ -71,7 +71,7 @@ pub struct WorkspaceLock {
 }
 
 /// The present state of a workspace, stored but not yet part of the log.
-pub struct Present {
+pub struct PresentState {
     /// The state.
     pub state: State,
     /// Its hash.
@@ -93,7 +93,7 @@ impl Engine<'_> {
         };
         if let Some(dir) = self.store.local_dir() {
             // Only a hint for hooks; without it they ask the database.
-            let _ = crate::roots::note(dir, root, workspace.record.id);
+            let _ = crate::workspace_index::note(dir, root, workspace.record.id);
         }
         workspace.recover()?;
         Ok(workspace)
@@ -291,16 +291,16 @@ impl<'a> Workspace<'a> {
     }
 
     /// Looks at the whole workspace and stores what is new. Needs a lock held by the caller.
-    pub fn present(&self) -> Result<Present, EngineError> {
-        self.present_with(Look::Everything, &mut |_, state| self.fill_session_slots(state))
+    pub fn present(&self) -> Result<PresentState, EngineError> {
+        self.present_with(ScanMode::Everything, &mut |_, state| self.fill_session_slots(state))
     }
 
     /// Like [`Self::present`], but looks as `look` says; `fill` may write more objects and set other slots of the state.
     pub(crate) fn present_with(
         &self,
-        look: Look,
+        look: ScanMode,
         fill: &mut dyn FnMut(&dyn ObjectBatch, &mut State) -> Result<(), EngineError>,
-    ) -> Result<Present, EngineError> {
+    ) -> Result<PresentState, EngineError> {
         self.refuse_remote()?;
         let store = self.store();
         let cache = self.local_dir()?.map(|dir| dir.join("statcache"));
@@ -312,12 +312,12 @@ impl<'a> Workspace<'a> {
             vault: vault.as_ref(),
             store_dir: store.local_dir(),
             budget: self.engine.budget,
-            epoch: store.epoch()?,
+            epoch: store.gc_generation()?,
             boot: scan::boot_id(),
             threads: self.engine.threads,
             progress: self.engine.progress,
             hints: self.engine.watcher,
-            everything: look == Look::Everything,
+            everything: look == ScanMode::Everything,
         };
         let mut snapshot = scan.run(&StoreSource(store), &*batch)?;
         let mut state = State { files: Some(snapshot.files), git: snapshot.git, ..State::default() };
@@ -326,11 +326,11 @@ impl<'a> Workspace<'a> {
         let hashed = snapshot.hashed;
         let troubles = std::mem::take(&mut snapshot.troubles);
         let batch = Some(batch.finish()?);
-        Ok(Present { state, hash, hashed, troubles, batch, snapshot: Some(snapshot) })
+        Ok(PresentState { state, hash, hashed, troubles, batch, snapshot: Some(snapshot) })
     }
 
     /// Looks at the whole workspace and makes what was stored visible, without a step. For showing, not for keeping.
-    pub fn look(&self) -> Result<Present, EngineError> {
+    pub fn look(&self) -> Result<PresentState, EngineError> {
         let _lock = self.lock_shared()?;
         let mut present = self.present()?;
         self.store().commit(present.batch.take(), &[])?;
@@ -339,7 +339,7 @@ impl<'a> Workspace<'a> {
     }
 }
 
-impl Present {
+impl PresentState {
     /// Stands in where the real one is filled in later.
     pub(crate) fn nothing() -> Self {
         let (state, hash) = (State::default(), Hash::from_bytes([0; 32]));

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use stepback_engine::prune::Rules;
-use stepback_engine::rewind::{Report, Request};
+use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::FrozenEnv;
@@ -146,7 +146,7 @@ struct World<'a> {
 }
 
 /// Adds what the rewind itself says to a problem.
-fn with_report(problem: String, report: &Report) -> String {
+fn with_report(problem: String, report: &RewindReport) -> String {
     let outcomes: Vec<String> =
         report.outcomes.iter().map(|(change, outcome)| format!("  {}: {outcome:?}\n", change.path)).collect();
     let left = report.left_alone.iter().map(|left| format!("  {}: {}\n", left.path, left.reason));
@@ -262,7 +262,7 @@ impl World<'_> {
         log.push(format!("rewind of {shown:?} to #{}", target.checkpoint.step.number));
         let paths: Vec<String> = path.iter().map(|path| String::from_utf8(path.clone()).unwrap()).collect();
         let whole = paths.is_empty();
-        let request = Request { target: Some(target), paths, ..Request::default() };
+        let request = RewindRequest { target: Some(target), paths, ..RewindRequest::default() };
         let prepared = match self.workspace.prepare_rewind(&request) {
             Err(EngineError::Input(_))
                 if path.as_ref().is_some_and(|path| !now.contains_key(path) && !copy.contains_key(path)) =>
@@ -284,7 +284,7 @@ impl World<'_> {
         Ok(())
     }
 
-    fn moved(&self, report: &Report, before: &Copy, after: &Copy) -> Moved {
+    fn moved(&self, report: &RewindReport, before: &Copy, after: &Copy) -> Moved {
         let moved = report.operation.action.moved().unwrap();
         Moved {
             before: Rc::new(stored(before)),

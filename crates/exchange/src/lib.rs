@@ -8,8 +8,8 @@ pub mod chunks;
 mod documents;
 pub mod edit;
 pub mod matching;
-pub mod meaning;
 pub mod prices;
+pub mod semantics;
 pub mod sse;
 pub mod wire;
 

@@ -7,16 +7,16 @@
 
 mod background;
 mod differences;
-mod normal;
-mod words;
+mod normalize;
+mod text_normalizer;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::{Exchange, Request, Wire};
 
-use normal::Outline;
-use words::Directories;
+use normalize::RequestFingerprint;
+use text_normalizer::Directories;
 
 /// What differs between two runs because they are two runs.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ impl TextNormalizer {
 
     /// A value with all its texts in their normal form.
     pub fn value(&self, value: &serde_json::Value) -> serde_json::Value {
-        normal::normal(value, &mut |text| words::plain(text, &self.0))
+        normalize::normal(value, &mut |text| text_normalizer::plain(text, &self.0))
     }
 }
 
@@ -86,7 +86,7 @@ pub struct Recording {
 /// A recorded exchange as far as finding it needs.
 #[derive(Debug)]
 struct Known {
-    outline: Outline,
+    outline: RequestFingerprint,
     background: bool,
     given: bool,
 }
@@ -98,11 +98,13 @@ impl Recording {
         // Recorded answers name directories of the recorded run, and the agent sends them back.
         let present = Directories::new(places.present.iter().chain(&places.recorded));
         let mut seen = HashMap::new();
-        let outlines: Vec<Outline> =
-            exchanges.iter().map(|exchange| Outline::of(&exchange.request, &recorded, &mut seen)).collect();
+        let outlines: Vec<RequestFingerprint> = exchanges
+            .iter()
+            .map(|exchange| RequestFingerprint::of(&exchange.request, &recorded, &mut seen))
+            .collect();
         let tools =
             Wire::ALL.map(|wire| outlines.iter().any(|known| known.wire == Some(wire) && known.tools));
-        let background = |(exchange, outline): (&Exchange, &Outline)| {
+        let background = |(exchange, outline): (&Exchange, &RequestFingerprint)| {
             let others =
                 Wire::ALL.iter().zip(tools).any(|(wire, tools)| outline.wire == Some(*wire) && tools);
             background::is(&exchange.request, outline, others)
@@ -136,7 +138,7 @@ impl Recording {
     /// Looks for the answer to a request. Of several that fit, the first that was not given yet is taken; when all were, the
     /// last one again (an agent that retries asks the same thing twice).
     pub fn find(&mut self, request: &Request) -> Found {
-        let asked = Outline::of(request, &self.present, &mut self.seen);
+        let asked = RequestFingerprint::of(request, &self.present, &mut self.seen);
         let same = |known: &Known| known.outline.asks_the_same(&asked);
         let exactly = |known: &Known| same(known) && known.outline.rest == asked.rest;
         if let Some(at) = self.first(exactly).or_else(|| self.first(same)) {
@@ -169,7 +171,7 @@ impl Recording {
     }
 
     /// The one whose conversation goes the same way longest; of equals the first that was not given, then the first.
-    fn nearest(&self, asked: &Outline, among: impl Fn(&Known) -> bool) -> Option<usize> {
+    fn nearest(&self, asked: &RequestFingerprint, among: impl Fn(&Known) -> bool) -> Option<usize> {
         let fitting = self
             .known
             .iter()

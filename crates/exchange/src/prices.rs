@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::meaning::Usage;
+use crate::semantics::Usage;
 
 /// List prices in dollars per million tokens, as the providers publish them: no batches, no discounts. `long` is what a
 /// request costs whose input is above so many tokens.

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 use stepback_store::port::Query;
 
-use crate::desk::Ground;
 use crate::rpc::Refusal;
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
 
 /// Labels that are looked at.
 const LABELS: u64 = 500;
@@ -21,7 +21,7 @@ pub fn check(reference: &Map<String, Value>) -> Result<(), Refusal> {
 }
 
 /// What `argument` could be, given how it begins.
-pub fn of(ground: &Ground<'_>, argument: &str, begins: &str) -> Result<Vec<String>, Trouble> {
+pub fn of(ground: &ToolContext<'_>, argument: &str, begins: &str) -> Result<Vec<String>, ToolError> {
     let mut values = match argument {
         "session" => ground.workspace.agent_sessions()?.iter().map(|session| session.id.short()).collect(),
         "point" => points(ground)?,
@@ -31,7 +31,7 @@ pub fn of(ground: &Ground<'_>, argument: &str, begins: &str) -> Result<Vec<Strin
     Ok(values)
 }
 
-fn points(ground: &Ground<'_>) -> Result<Vec<String>, Trouble> {
+fn points(ground: &ToolContext<'_>) -> Result<Vec<String>, ToolError> {
     let workspace = ground.workspace;
     let kept = Query { checkpoint: Some(true), hidden: Some(false), limit: Some(LABELS), ..Query::default() };
     let kept = workspace.store().steps(workspace.record.id, &kept)?;

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::listen::{LOOK, Subscription};
 use crate::protocol;
-use crate::revision::{self, Era, LEGACY, MODERN};
+use crate::revision::{self, LEGACY, MODERN, ProtocolEra};
 use crate::rpc::{
     self, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message,
     Params, Refusal, UNSUPPORTED_VERSION,
@@ -34,7 +34,7 @@ const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
 /// Finds out what is offered at an address: its query says which workspace is meant.
-pub trait Offers: Send + Sync + 'static {
+pub trait ServiceLocator: Send + Sync + 'static {
     /// What is offered.
     fn service(&self, address: &Uri) -> Result<Arc<dyn Service>, Refusal>;
 
@@ -54,7 +54,7 @@ const UNREAD_FOR: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(15);
 
 /// Answers at `/mcp`.
-pub fn router(offers: Arc<dyn Offers>) -> Router {
+pub fn router(offers: Arc<dyn ServiceLocator>) -> Router {
     let room = Arc::new(Semaphore::new(STREAMS));
     let answer = move |uri: Uri, headers: HeaderMap, body: Bytes| {
         let (offers, room) = (Arc::clone(&offers), Arc::clone(&room));
@@ -65,7 +65,7 @@ pub fn router(offers: Arc<dyn Offers>) -> Router {
 }
 
 async fn answer(
-    offers: &Arc<dyn Offers>,
+    offers: &Arc<dyn ServiceLocator>,
     room: Arc<Semaphore>,
     uri: &Uri,
     headers: &HeaderMap,
@@ -95,7 +95,7 @@ async fn answer(
         Ok(service) => service,
         Err(refusal) => return refuse(status(era, &refusal), &refusal),
     };
-    if method == "subscriptions/listen" && era == Era::Modern && service.tells() {
+    if method == "subscriptions/listen" && era == ProtocolEra::Modern && service.tells() {
         let Ok(place) = room.try_acquire_owned() else {
             let full = Refusal::new(INTERNAL_ERROR, format!("there are {STREAMS} streams open already"));
             return refuse(StatusCode::SERVICE_UNAVAILABLE, &full);
@@ -111,7 +111,7 @@ async fn answer(
         return streamed(service, id, method, params, era);
     }
     let work = tokio::task::spawn_blocking(move || {
-        let pushes = era == Era::Modern;
+        let pushes = era == ProtocolEra::Modern;
         let asked = Asked { era, params: &params, client: client_of(&params), pushes, out: &|_| {} };
         protocol::answer(&*service, &method, &asked)
     });
@@ -125,13 +125,19 @@ fn ended() -> Refusal {
 }
 
 /// Tells how the work goes on, and the answer at last.
-fn streamed(service: Arc<dyn Service>, id: Value, method: String, params: Params, era: Era) -> Response {
+fn streamed(
+    service: Arc<dyn Service>,
+    id: Value,
+    method: String,
+    params: Params,
+    era: ProtocolEra,
+) -> Response {
     let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let last = sender.clone();
     let work = tokio::task::spawn_blocking(move || {
         // Who does not listen any more has given the request up; what it does to the record is done.
         let out = |message: Value| drop(sender.send(event(&message)));
-        let pushes = era == Era::Modern;
+        let pushes = era == ProtocolEra::Modern;
         let asked = Asked { era, params: &params, client: client_of(&params), pushes, out: &out };
         protocol::answer(&*service, &method, &asked)
     });
@@ -144,7 +150,7 @@ fn streamed(service: Arc<dyn Service>, id: Value, method: String, params: Params
 
 /// Tells of changes for as long as somebody listens.
 async fn listening(
-    offers: Arc<dyn Offers>,
+    offers: Arc<dyn ServiceLocator>,
     service: Arc<dyn Service>,
     id: Value,
     params: Params,
@@ -153,7 +159,7 @@ async fn listening(
     let opening = Arc::clone(&service);
     let opened = tokio::task::spawn_blocking(move || {
         let client = client_of(&params);
-        let asked = Asked { era: Era::Modern, params: &params, client, pushes: true, out: &|_| {} };
+        let asked = Asked { era: ProtocolEra::Modern, params: &params, client, pushes: true, out: &|_| {} };
         Subscription::open(&*opening, &asked, &id)
     });
     let mut subscription = opened.await.unwrap_or_else(|_| Err(ended()))?;
@@ -230,26 +236,26 @@ fn document(status: StatusCode, message: &Value) -> Response {
 }
 
 /// The status that goes with a refusal.
-fn status(era: Era, refusal: &Refusal) -> StatusCode {
+fn status(era: ProtocolEra, refusal: &Refusal) -> StatusCode {
     match refusal.code {
         HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
-        METHOD_NOT_FOUND if era == Era::Modern => StatusCode::NOT_FOUND,
+        METHOD_NOT_FOUND if era == ProtocolEra::Modern => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
     }
 }
 
 /// How a request is to be understood, if its headers agree with it.
-fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<Era, Refusal> {
+fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<ProtocolEra, Refusal> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let outside = header(VERSION);
     let inside = revision::stated(params).and_then(Value::as_str);
     let modern = inside.is_some() || outside == Some(MODERN) || method == "server/discover";
     if !modern {
         return match outside {
-            None => Ok(Era::Legacy),
-            Some(version) if LEGACY.contains(&version) => Ok(Era::Legacy),
+            None => Ok(ProtocolEra::Legacy),
+            Some(version) if LEGACY.contains(&version) => Ok(ProtocolEra::Legacy),
             // A client that introduces itself does not know yet what is spoken here.
-            Some(_) if method == "initialize" => Ok(Era::Legacy),
+            Some(_) if method == "initialize" => Ok(ProtocolEra::Legacy),
             Some(version) => Err(revision::unsupported(version)),
         };
     }
@@ -279,7 +285,7 @@ fn understood(headers: &HeaderMap, method: &str, params: &Params) -> Result<Era,
             None => return Err(mismatch("Mcp-Name", "it is missing")),
         }
     }
-    Ok(Era::Modern)
+    Ok(ProtocolEra::Modern)
 }
 
 fn mismatch(name: &str, why: &str) -> Refusal {
@@ -351,7 +357,7 @@ mod tests {
 
     struct Open;
 
-    impl Offers for Open {
+    impl ServiceLocator for Open {
         fn service(&self, _: &Uri) -> Result<Arc<dyn Service>, Refusal> {
             Ok(Arc::new(Restless::default()))
         }

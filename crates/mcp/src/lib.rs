@@ -1,15 +1,13 @@
 //! MCP: what stepback offers to agents themselves, over standard input and output or over HTTP.
 //!
 //! [`protocol`] is the protocol in two of its revisions, over whatever a [`service::Service`] offers; [`stdio`] and [`http`]
-//! carry it. [`desk`] is what stepback offers: tools ([`tools`]) for time travel and for the board of an agent's thoughts,
+//! carry it. [`toolset`] is what stepback offers: tools ([`tools`]) for time travel and for the board of an agent's thoughts,
 //! resources and prompts. Answers are small unless somebody asks for more: an agent reads all of them.
 //!
-//! Nothing here reads the environment or looks for a store; a [`desk::Host`] opens the workspace.
+//! Nothing here reads the environment or looks for a store; a [`toolset::Host`] opens the workspace.
 
 mod completion;
-pub mod desk;
 pub mod http;
-pub mod join;
 mod listen;
 mod page;
 pub mod plans;
@@ -20,11 +18,13 @@ pub mod revision;
 pub mod rpc;
 pub mod schema;
 pub mod service;
+pub mod session_lookup;
 pub mod stdio;
+pub mod tool_error;
 pub mod tools;
-pub mod trouble;
+pub mod toolset;
 
-pub use desk::{Desk, Host, Options};
-pub use join::Whose;
 pub use plans::Plans;
-pub use trouble::Trouble;
+pub use session_lookup::SessionHint;
+pub use tool_error::ToolError;
+pub use toolset::{Host, Options, ToolServer};

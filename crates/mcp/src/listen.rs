@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::protocol;
-use crate::revision::{self, Era};
+use crate::revision::{self, ProtocolEra};
 use crate::rpc::{self, Params, Refusal, notification};
 use crate::service::{Asked, Service};
 
@@ -88,7 +88,7 @@ impl Subscription {
 
     /// Messages about what changed since it was looked at last. What cannot be looked at now is looked at later.
     pub fn news(&mut self, service: &dyn Service) -> Vec<Value> {
-        let era = if self.id.is_some() { Era::Modern } else { Era::Legacy };
+        let era = if self.id.is_some() { ProtocolEra::Modern } else { ProtocolEra::Legacy };
         let client = self.client.as_deref();
         let asked = Asked { era, params: &self.params, client, pushes: true, out: &|_| {} };
         let mut changed = Vec::new();
@@ -282,7 +282,8 @@ mod tests {
         let (service, listeners) = (Changing::default(), Listeners::default());
         let told = Mutex::new(Vec::new());
         let params = Params::from_iter([("uri".to_owned(), json!("a:b"))]);
-        let asked = Asked { era: Era::Legacy, params: &params, client: None, pushes: true, out: &|_| {} };
+        let asked =
+            Asked { era: ProtocolEra::Legacy, params: &params, client: None, pushes: true, out: &|_| {} };
         listeners.subscribe(&service, &asked).unwrap();
         let until = |done: &dyn Fn() -> bool| {
             while !done() {

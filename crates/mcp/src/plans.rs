@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use stepback_engine::rewind::Request;
+use stepback_engine::rewind::RewindRequest;
 use stepback_model::ids::{OpId, SessionId, WorkspaceId};
 
 /// Most plans that are kept; the oldest is forgotten first.
@@ -17,7 +17,7 @@ pub enum Question {
     /// To go back.
     Rewind {
         /// To where, or what to take back.
-        request: Box<Request>,
+        request: Box<RewindRequest>,
         /// Whether the board goes back too.
         reasoning: bool,
     },

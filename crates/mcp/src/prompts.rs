@@ -7,10 +7,10 @@ use stepback_model::clip;
 use stepback_model::record::StepKind;
 use stepback_store::port::Query;
 
-use crate::desk::Ground;
 use crate::rpc::Refusal;
+use crate::tool_error::ToolError;
 use crate::tools::{brief_line, short};
-use crate::trouble::Trouble;
+use crate::toolset::ToolContext;
 
 /// Steps around what went wrong that are told.
 const AROUND: u64 = 12;
@@ -77,7 +77,7 @@ pub fn check(name: &str, arguments: &Map<String, Value>) -> Result<(), Refusal> 
 }
 
 /// A prompt, filled in.
-pub fn get(ground: &Ground<'_>, name: &str, arguments: &Map<String, Value>) -> Result<Value, Trouble> {
+pub fn get(ground: &ToolContext<'_>, name: &str, arguments: &Map<String, Value>) -> Result<Value, ToolError> {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let filled = match name {
         "recover-after-compaction" => {
@@ -94,7 +94,7 @@ pub fn get(ground: &Ground<'_>, name: &str, arguments: &Map<String, Value>) -> R
     }))
 }
 
-fn recovery(ground: &Ground<'_>, budget: usize) -> Result<String, Trouble> {
+fn recovery(ground: &ToolContext<'_>, budget: usize) -> Result<String, ToolError> {
     let page = ground.workspace.recovery(&ground.session()?, &Moment::Now, budget, ground.now)?.page;
     Ok(format!(
         "The conversation was compacted. This is where you stood; go on from there and do not find out again what is settled. \
@@ -102,7 +102,7 @@ fn recovery(ground: &Ground<'_>, budget: usize) -> Result<String, Trouble> {
     ))
 }
 
-fn failure(ground: &Ground<'_>, point: Option<&str>) -> Result<String, Trouble> {
+fn failure(ground: &ToolContext<'_>, point: Option<&str>) -> Result<String, ToolError> {
     let workspace = ground.workspace;
     let stored = workspace.resolve(point.unwrap_or("error:last"), ground.now, &TimeZone::system)?;
     let step = &stored.checkpoint.step;
@@ -136,7 +136,7 @@ fn failure(ground: &Ground<'_>, point: Option<&str>) -> Result<String, Trouble> 
     Ok(text)
 }
 
-fn post_mortem(ground: &Ground<'_>) -> Result<String, Trouble> {
+fn post_mortem(ground: &ToolContext<'_>) -> Result<String, ToolError> {
     let (workspace, session) = (ground.workspace, ground.session()?);
     let title = session.info.title.as_deref().unwrap_or("no prompt is on record");
     let mut text = format!(
@@ -168,7 +168,7 @@ fn post_mortem(ground: &Ground<'_>) -> Result<String, Trouble> {
 }
 
 /// The board, if there is something on it.
-fn board(ground: &Ground<'_>, moment: &Moment) -> Result<String, Trouble> {
+fn board(ground: &ToolContext<'_>, moment: &Moment) -> Result<String, ToolError> {
     let sections = ground.workspace.mind_at(&ground.session()?, moment)?.mind.board(false);
     let mut text = String::new();
     for section in sections {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::revision::{self, Era, SERVER};
+use crate::revision::{self, ProtocolEra, SERVER};
 use crate::rpc::{INTERNAL_ERROR, INVALID_PARAMS, Params, RESOURCE_NOT_FOUND, Refusal};
 use crate::service::{Asked, Service};
 
@@ -13,13 +13,13 @@ const MOST_VALUES: usize = 100;
 
 /// Answers a request.
 pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<Value, Refusal> {
-    if asked.era == Era::Modern {
+    if asked.era == ProtocolEra::Modern {
         revision::check(asked.params)?;
     }
     let result = match (method, asked.era) {
-        ("initialize", Era::Legacy) => introduce(service, asked),
-        ("ping", Era::Legacy) => Ok(json!({})),
-        ("server/discover", Era::Modern) => Ok(discover(service, asked)),
+        ("initialize", ProtocolEra::Legacy) => introduce(service, asked),
+        ("ping", ProtocolEra::Legacy) => Ok(json!({})),
+        ("server/discover", ProtocolEra::Modern) => Ok(discover(service, asked)),
         ("tools/list", _) => single_page(asked.params, "tools", service.tools()),
         ("tools/call", _) => call(service, asked),
         ("resources/list", _) => service.resources(asked, cursor(asked.params)?),
@@ -35,9 +35,9 @@ pub fn answer(service: &dyn Service, method: &str, asked: &Asked<'_>) -> Result<
         _ => Err(Refusal::method(method)),
     }?;
     match (asked.era, result) {
-        (Era::Legacy, result) => Ok(result),
-        (Era::Modern, Value::Object(result)) => Ok(standing_for_itself(service, method, result)),
-        (Era::Modern, _) => Err(Refusal::new(INTERNAL_ERROR, "the answer is no object")),
+        (ProtocolEra::Legacy, result) => Ok(result),
+        (ProtocolEra::Modern, Value::Object(result)) => Ok(standing_for_itself(service, method, result)),
+        (ProtocolEra::Modern, _) => Err(Refusal::new(INTERNAL_ERROR, "the answer is no object")),
     }
 }
 
@@ -114,8 +114,8 @@ fn read(service: &dyn Service, asked: &Asked<'_>) -> Result<Value, Refusal> {
         Some(contents) => Ok(json!({ "contents": contents })),
         None => {
             let code = match asked.era {
-                Era::Legacy => RESOURCE_NOT_FOUND,
-                Era::Modern => INVALID_PARAMS,
+                ProtocolEra::Legacy => RESOURCE_NOT_FOUND,
+                ProtocolEra::Modern => INVALID_PARAMS,
             };
             let shown: String = uri.chars().take(200).collect();
             Err(Refusal::new(code, format!("there is nothing at {shown}")).with(json!({ "uri": shown })))

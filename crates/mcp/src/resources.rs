@@ -11,9 +11,9 @@ use stepback_model::record::Session;
 use stepback_model::tree::Node;
 use stepback_store::port::{Query, StoredCheckpoint};
 
-use crate::desk::Ground;
 use crate::page;
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
 
 /// How every address begins.
 const SCHEME: &str = "stepback://";
@@ -64,7 +64,7 @@ pub fn templates() -> Vec<Value> {
 }
 
 /// A page of what is there.
-pub fn list(ground: &Ground<'_>, cursor: Option<&str>) -> Result<Value, Trouble> {
+pub fn list(ground: &ToolContext<'_>, cursor: Option<&str>) -> Result<Value, ToolError> {
     const ABOUT: &str = "resources";
     let mut sessions = ground.workspace.agent_sessions()?;
     sessions.sort_by_key(|session| (std::cmp::Reverse(session.started_at), session.id));
@@ -77,7 +77,7 @@ pub fn list(ground: &Ground<'_>, cursor: Option<&str>) -> Result<Value, Trouble>
         Some(cursor) => {
             let last = page::place(cursor, &ABOUT);
             let place = last.and_then(|last| sessions.iter().position(|known| known.id.to_string() == last));
-            place.ok_or_else(|| Trouble::new("the cursor does not belong to this list"))? + 1
+            place.ok_or_else(|| ToolError::new("the cursor does not belong to this list"))? + 1
         }
     };
     let shown = &sessions[after..sessions.len().min(after + PAGE)];
@@ -120,7 +120,7 @@ fn fixed() -> [Value; 3] {
 }
 
 /// What is at an address.
-pub fn read(ground: &Ground<'_>, uri: &str) -> Result<Option<Value>, Trouble> {
+pub fn read(ground: &ToolContext<'_>, uri: &str) -> Result<Option<Value>, ToolError> {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
     let (noun, name) = rest.split_once('/').unwrap_or((rest, ""));
     let found = match (noun, name) {
@@ -152,7 +152,7 @@ pub fn read(ground: &Ground<'_>, uri: &str) -> Result<Option<Value>, Trouble> {
 
 /// What stands for what is at an address: something else once that has changed. `None` for what nobody is told of: what is
 /// past does not change.
-pub fn mark(ground: &Ground<'_>, uri: &str) -> Result<Option<String>, Trouble> {
+pub fn mark(ground: &ToolContext<'_>, uri: &str) -> Result<Option<String>, ToolError> {
     let Some(rest) = uri.strip_prefix(SCHEME) else { return Ok(None) };
     let board = |session: &Session| format!("{} {:?}", session.id, session.info.slots.reasoning);
     Ok(match rest.split_once('/').unwrap_or((rest, "")) {
@@ -174,7 +174,7 @@ pub fn mark(ground: &Ground<'_>, uri: &str) -> Result<Option<String>, Trouble> {
 }
 
 /// The number of the newest step of a session.
-fn newest(ground: &Ground<'_>, session: &Session) -> Result<u64, Trouble> {
+fn newest(ground: &ToolContext<'_>, session: &Session) -> Result<u64, ToolError> {
     let query = Query { session: Some(session.id), limit: Some(1), ..Query::default() };
     let steps = ground.workspace.store().steps(ground.workspace.record.id, &query)?;
     Ok(steps.first().map_or(0, |stored| stored.checkpoint.step.number))
@@ -190,7 +190,7 @@ fn document(value: &Value) -> Content {
     ("application/json", value.to_string())
 }
 
-fn board(ground: &Ground<'_>, moment: &Moment) -> Result<String, Trouble> {
+fn board(ground: &ToolContext<'_>, moment: &Moment) -> Result<String, ToolError> {
     let seen = ground.workspace.mind_at(&ground.session()?, moment)?;
     let mut page = match &seen.step {
         Some(stored) => format!("# The board as of #{}\n", stored.checkpoint.step.number),
@@ -207,7 +207,7 @@ fn board(ground: &Ground<'_>, moment: &Moment) -> Result<String, Trouble> {
 }
 
 /// What a point that names nothing is, is no trouble: there is nothing at its address.
-fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, Trouble> {
+fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, ToolError> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(EngineError::Point(_) | EngineError::NothingRecorded { .. } | EngineError::NoFiles { .. }) => {
@@ -217,15 +217,15 @@ fn absent<T>(found: Result<T, EngineError>) -> Result<Option<T>, Trouble> {
     }
 }
 
-fn moment(ground: &Ground<'_>, point: &str) -> Result<Option<Moment>, Trouble> {
+fn moment(ground: &ToolContext<'_>, point: &str) -> Result<Option<Moment>, ToolError> {
     absent(ground.workspace.moment(&decoded(point), ground.now, &TimeZone::system))
 }
 
-fn resolved(ground: &Ground<'_>, point: &str) -> Result<Option<StoredCheckpoint>, Trouble> {
+fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<Option<StoredCheckpoint>, ToolError> {
     absent(ground.workspace.resolve(point, ground.now, &TimeZone::system))
 }
 
-fn told(session: &Session, ground: &Ground<'_>) -> Value {
+fn told(session: &Session, ground: &ToolContext<'_>) -> Value {
     json!({
         "id": session.id,
         "agent": session.agent,
@@ -239,7 +239,7 @@ fn told(session: &Session, ground: &Ground<'_>) -> Value {
     })
 }
 
-fn session(ground: &Ground<'_>, id: &str) -> Result<Option<Content>, Trouble> {
+fn session(ground: &ToolContext<'_>, id: &str) -> Result<Option<Content>, ToolError> {
     let Some(session) = absent(ground.workspace.find_session(id))? else { return Ok(None) };
     let query =
         Query { session: Some(session.id), hidden: Some(false), limit: Some(STEPS), ..Query::default() };
@@ -251,7 +251,7 @@ fn session(ground: &Ground<'_>, id: &str) -> Result<Option<Content>, Trouble> {
     Ok(Some(document(&value)))
 }
 
-fn step(ground: &Ground<'_>, stored: &StoredCheckpoint) -> Result<Content, Trouble> {
+fn step(ground: &ToolContext<'_>, stored: &StoredCheckpoint) -> Result<Content, ToolError> {
     let mut value = crate::tools::brief(stored);
     value["session"] = json!(stored.checkpoint.step.session);
     let mut detail = ground.workspace.detail_of(&stored.checkpoint.step)?.unwrap_or_default();
@@ -260,7 +260,7 @@ fn step(ground: &Ground<'_>, stored: &StoredCheckpoint) -> Result<Content, Troub
     Ok(document(&value))
 }
 
-fn file(ground: &Ground<'_>, point: &str, path: &str) -> Result<Option<Content>, Trouble> {
+fn file(ground: &ToolContext<'_>, point: &str, path: &str) -> Result<Option<Content>, ToolError> {
     let Ok(path) = RelPath::parse(path) else { return Ok(None) };
     let Some(stored) = resolved(ground, point)? else { return Ok(None) };
     let Some(state) = absent(ground.workspace.state_of(&stored))? else { return Ok(None) };

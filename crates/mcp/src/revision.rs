@@ -23,7 +23,7 @@ pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
 /// How a request is to be understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Era {
+pub enum ProtocolEra {
     /// By what was said at the beginning of the connection.
     Legacy,
     /// By itself.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::revision::{CLIENT, Era};
+use crate::revision::{CLIENT, ProtocolEra};
 use crate::rpc::{Params, Refusal, notification};
 
 /// Who offers.
@@ -33,7 +33,7 @@ impl About {
 /// A request as a service sees it.
 pub struct Asked<'a> {
     /// How it is to be understood.
-    pub era: Era,
+    pub era: ProtocolEra,
     /// All that it says.
     pub params: &'a Params,
     /// The program that asks, in its own words.

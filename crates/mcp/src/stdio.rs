@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::listen::Listeners;
 use crate::protocol;
-use crate::revision::{self, Era};
+use crate::revision::{self, ProtocolEra};
 use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Message, Params, Refusal};
 use crate::service::{Asked, Service, client_of};
 
@@ -25,7 +25,7 @@ struct Request {
     id: Value,
     method: String,
     params: Params,
-    era: Era,
+    era: ProtocolEra,
     client: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub fn serve(service: &dyn Service, mut input: impl BufRead, output: impl Write 
                 Ok(Message::Request { id, method, params }) => {
                     match line.admit(&mut introduced, &method, &params) {
                         Err(refusal) => line.send(&rpc::refused(Some(&id), &refusal)),
-                        Ok(era) if era == Era::Legacy && method == "ping" => {
+                        Ok(era) if era == ProtocolEra::Legacy && method == "ping" => {
                             line.send(&rpc::answer(&id, Ok(serde_json::json!({}))));
                         }
                         Ok(era) => {
@@ -114,18 +114,18 @@ impl<W: Write + Send> Line<W> {
         introduced: &mut Option<Option<String>>,
         method: &str,
         params: &Params,
-    ) -> Result<Era, Refusal> {
+    ) -> Result<ProtocolEra, Refusal> {
         if revision::stated(params).is_some() || method == "server/discover" {
-            return Ok(Era::Modern);
+            return Ok(ProtocolEra::Modern);
         }
         match method {
             "initialize" => {
                 let name = params.get("clientInfo").and_then(|client| client.get("name"));
                 *introduced = Some(name.and_then(Value::as_str).map(str::to_owned));
-                Ok(Era::Legacy)
+                Ok(ProtocolEra::Legacy)
             }
-            "ping" => Ok(Era::Legacy),
-            _ if introduced.is_some() => Ok(Era::Legacy),
+            "ping" => Ok(ProtocolEra::Legacy),
+            _ if introduced.is_some() => Ok(ProtocolEra::Legacy),
             _ => Err(Refusal::new(
                 INVALID_REQUEST,
                 "nobody was introduced: send \"initialize\" first, or say the revision in params._meta",
@@ -179,13 +179,13 @@ impl<W: Write + Send> Line<W> {
         asked: &Asked<'_>,
     ) -> Option<Result<Value, Refusal>> {
         match (request.method.as_str(), request.era) {
-            ("resources/subscribe", Era::Legacy) if service.tells() => {
+            ("resources/subscribe", ProtocolEra::Legacy) if service.tells() => {
                 Some(self.listeners.subscribe(service, asked))
             }
-            ("resources/unsubscribe", Era::Legacy) if service.tells() => {
+            ("resources/unsubscribe", ProtocolEra::Legacy) if service.tells() => {
                 Some(self.listeners.unsubscribe(asked))
             }
-            ("subscriptions/listen", Era::Modern) if service.tells() => {
+            ("subscriptions/listen", ProtocolEra::Modern) if service.tells() => {
                 self.listeners.open(service, asked, &request.id).err().map(Err)
             }
             (method, _) => Some(protocol::answer(service, method, asked)),

@@ -1,16 +1,16 @@
 //! The tools: what each is called, takes and gives, and what it does.
 
 mod apply;
-mod back;
-mod believe;
+mod belief;
+mod blame;
 mod board;
 mod check;
+mod experiment;
 mod files;
-mod past;
-mod suspect;
-mod trial;
-mod unknown;
-mod why;
+mod gap;
+mod history;
+mod hypothesis;
+mod rewind;
 
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -19,10 +19,10 @@ use stepback_mind::{MindError, Mutation};
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 
-use crate::desk::Ground;
 use crate::page;
 use crate::schema;
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
 
 /// What a call of a tool gives back.
 #[derive(Clone, PartialEq, Debug)]
@@ -74,7 +74,7 @@ pub struct Tool {
     /// Whether it may be the first thing that happens in a workspace.
     pub makes: bool,
     /// What it does.
-    pub run: fn(&Ground<'_>, &Args) -> Result<Reply, Trouble>,
+    pub run: fn(&ToolContext<'_>, &Args) -> Result<Reply, ToolError>,
 }
 
 impl Tool {
@@ -102,27 +102,27 @@ pub fn all(allow_others: bool) -> Vec<Tool> {
         board::recover(),
         board::mind(),
         board::next(),
-        suspect::hypothesis(),
-        suspect::evidence(),
-        unknown::gap(),
-        unknown::note(),
-        believe::belief(),
-        believe::impact(),
-        suspect::contradiction(),
+        hypothesis::hypothesis(),
+        hypothesis::evidence(),
+        gap::gap(),
+        gap::note(),
+        belief::belief(),
+        belief::impact(),
+        hypothesis::contradiction(),
         check::add(),
         check::run(),
-        trial::experiment(),
-        trial::merge(),
+        experiment::experiment(),
+        experiment::merge(),
         board::undo(),
-        past::timeline(),
-        past::show(),
-        past::search(),
-        why::why(),
+        history::timeline(),
+        history::show(),
+        history::search(),
+        blame::why(),
         files::diff(),
         files::checkpoint(),
-        back::rewind(),
-        back::switch(),
-        back::undo(),
+        rewind::rewind(),
+        rewind::switch(),
+        rewind::undo(),
         apply::apply(),
         files::branch(),
         files::compare(),
@@ -165,13 +165,13 @@ impl Args {
     }
 
     /// A text that must be there for what the call says to do.
-    pub fn need(&self, name: &str) -> Result<&str, Trouble> {
+    pub fn need(&self, name: &str) -> Result<&str, ToolError> {
         self.text(name).ok_or_else(|| {
             let what = match self.all.get("do").and_then(Value::as_str) {
                 Some(word) => format!("{} with do: {word}", self.tool),
                 None => self.tool.to_owned(),
             };
-            Trouble::new(format!("{what} needs \"{name}\""))
+            ToolError::new(format!("{what} needs \"{name}\""))
         })
     }
 
@@ -207,17 +207,17 @@ impl Args {
     }
 
     /// Names of items.
-    pub fn names<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Vec<T>, Trouble> {
+    pub fn names<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Vec<T>, ToolError> {
         self.texts(name).iter().map(|text| Ok(text.trim().parse()?)).collect()
     }
 
     /// The name of an item, if one is given.
-    pub fn name<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Option<T>, Trouble> {
+    pub fn name<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<Option<T>, ToolError> {
         Ok(self.text(name).map(|text| text.trim().parse()).transpose()?)
     }
 
     /// The name of an item that must be given.
-    pub fn item<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<T, Trouble> {
+    pub fn item<T: std::str::FromStr<Err = MindError>>(&self, name: &str) -> Result<T, ToolError> {
         Ok(self.need(name)?.trim().parse()?)
     }
 
@@ -230,16 +230,16 @@ impl Args {
     }
 
     /// Where a page begins.
-    pub fn place(&self) -> Result<Option<&str>, Trouble> {
+    pub fn place(&self) -> Result<Option<&str>, ToolError> {
         let Some(cursor) = self.text("cursor") else { return Ok(None) };
         page::place(cursor, &self.question()).map(Some).ok_or_else(|| {
-            Trouble::new("the cursor does not belong to this list")
+            ToolError::new("the cursor does not belong to this list")
                 .hint("use next_cursor of the page before, with the same arguments")
         })
     }
 
     /// How many of a list were seen on the pages before.
-    pub fn seen(&self) -> Result<usize, Trouble> {
+    pub fn seen(&self) -> Result<usize, ToolError> {
         Ok(self.place()?.and_then(|place| place.parse().ok()).unwrap_or(0))
     }
 
@@ -267,12 +267,12 @@ fn point_schema(what: &str) -> Value {
 }
 
 /// The step that a point names.
-fn resolved(ground: &Ground<'_>, point: &str) -> Result<StoredCheckpoint, Trouble> {
+fn resolved(ground: &ToolContext<'_>, point: &str) -> Result<StoredCheckpoint, ToolError> {
     Ok(ground.workspace.resolve(point, ground.now, &TimeZone::system)?)
 }
 
 /// The moment of a board that a point names; now if none does.
-fn moment(ground: &Ground<'_>, point: Option<&str>) -> Result<Moment, Trouble> {
+fn moment(ground: &ToolContext<'_>, point: Option<&str>) -> Result<Moment, ToolError> {
     match point {
         None => Ok(Moment::Now),
         Some(point) => Ok(ground.workspace.moment(point, ground.now, &TimeZone::system)?),
@@ -280,10 +280,10 @@ fn moment(ground: &Ground<'_>, point: Option<&str>) -> Result<Moment, Trouble> {
 }
 
 /// A moment as a person writes it.
-fn time(ground: &Ground<'_>, args: &Args, name: &str) -> Result<Option<Timestamp>, Trouble> {
+fn time(ground: &ToolContext<'_>, args: &Args, name: &str) -> Result<Option<Timestamp>, ToolError> {
     let parse = |text| {
-        stepback_model::when::parse(text, ground.now, &TimeZone::system()).map_err(|error| {
-            Trouble::new(format!("{name}: {error}"))
+        stepback_model::time_expr::parse(text, ground.now, &TimeZone::system()).map_err(|error| {
+            ToolError::new(format!("{name}: {error}"))
                 .hint("write 2 hours ago, yesterday 14:00 or 2026-01-23T12:00")
         })
     };
@@ -351,7 +351,7 @@ pub(crate) fn brief_line(stored: &StoredCheckpoint, now: Timestamp) -> String {
 }
 
 /// Changes the board of the session that a call is about.
-fn think(ground: &Ground<'_>, mutation: &Mutation) -> Result<Reply, Trouble> {
+fn think(ground: &ToolContext<'_>, mutation: &Mutation) -> Result<Reply, ToolError> {
     let session = ground.session()?;
     Ok(thought(&Thinker::new(ground.workspace, &session).think(mutation)?))
 }
@@ -383,8 +383,8 @@ fn thought_schema() -> Value {
 }
 
 /// One of a few words, which the schema made sure of.
-fn parsed<T>(what: Option<T>, name: &str) -> Result<T, Trouble> {
-    what.ok_or_else(|| Trouble::new(format!("\"{name}\" is none of the words it may be")))
+fn parsed<T>(what: Option<T>, name: &str) -> Result<T, ToolError> {
+    what.ok_or_else(|| ToolError::new(format!("\"{name}\" is none of the words it may be")))
 }
 
 /// All words of a kind, for a schema.

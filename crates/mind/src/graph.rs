@@ -19,7 +19,7 @@ use crate::mind::Mind;
 
 /// A belief that would be less sure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Shaken {
+pub struct WeakenedBelief {
     /// Which.
     pub belief: BeliefId,
     /// What it says.
@@ -40,7 +40,7 @@ pub struct Impact {
     /// The belief.
     pub belief: BeliefId,
     /// What rests on it, the worst hit first.
-    pub shaken: Vec<Shaken>,
+    pub shaken: Vec<WeakenedBelief>,
     /// Hypotheses that some of these belong to.
     pub hypotheses: Vec<HypothesisId>,
     /// Gaps that wait for some of these.
@@ -151,7 +151,7 @@ impl Mind {
             }
             wave = next;
         }
-        let mut shaken: Vec<Shaken> = came
+        let mut shaken: Vec<WeakenedBelief> = came
             .iter()
             .filter_map(|(number, (_, distance))| {
                 let belief = self.beliefs.get(*number)?;
@@ -162,7 +162,7 @@ impl Mind {
                     at = *from;
                 }
                 path.reverse();
-                Some(Shaken {
+                Some(WeakenedBelief {
                     belief: BeliefId(*number),
                     statement: belief.statement.clone(),
                     distance: *distance,

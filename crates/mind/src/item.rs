@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use stepback_model::ids::StepId;
 use stepback_model::time::Timestamp;
 
-pub use self::check::{Act, Check, Measured, Outcome, Run, Verification};
+pub use self::check::{Check, Measured, OnOutcome, Outcome, Run, Verification};
 pub use self::words::{
     BeliefKind, BeliefStatus, ContradictionStatus, Criticality, DependencyKind, EvidenceKind,
     ExperimentStatus, GapKind, GapStatus, HypothesisStatus, Severity,
@@ -56,7 +56,7 @@ pub struct Hypothesis {
     pub reason: Option<String>,
     /// If it fell because an ancestor was rejected: which, and what it was before.
     #[serde(default, skip_serializing_if = "is_none")]
-    pub fallen: Option<Fallen>,
+    pub fallen: Option<AutoRejected>,
     /// Who proposed it, when.
     pub origin: Origin,
     /// What last changed its status.
@@ -66,7 +66,7 @@ pub struct Hypothesis {
 
 /// Why a hypothesis is rejected without anybody having rejected it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Fallen {
+pub struct AutoRejected {
     /// The ancestor that was rejected.
     pub with: HypothesisId,
     /// What it was before.

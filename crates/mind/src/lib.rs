@@ -5,10 +5,10 @@
 //! happened or refuses and leaves everything as it was. Nothing here reads a clock or a file; whoever applies a mutation says
 //! where it comes from ([`Origin`]).
 //!
-//! Minds are values that share what they have in common ([`table`]), in memory and in the store ([`store`]), so that a session
+//! Minds are values that share what they have in common ([`paged_table`]), in memory and in the store ([`store`]), so that a session
 //! can keep the one of every moment. Over them: how likely things are ([`confidence`]), what rests on what ([`graph`]), what
-//! cannot be true together ([`contradiction`]), what to do next ([`next`]), what changed ([`diff`]), taking over and taking back
-//! ([`merge`]), and what readers see of it ([`board`], [`picture`], [`recovery`]).
+//! cannot be true together ([`contradiction`]), what to do suggestions ([`suggestions`]), what changed ([`diff`]), taking over and taking back
+//! ([`merge`]), and what readers see of it ([`board`], [`graph_view`], [`recovery`]).
 
 mod apply;
 pub mod board;
@@ -17,17 +17,17 @@ pub mod contradiction;
 pub mod diff;
 pub mod error;
 pub mod graph;
+pub mod graph_view;
 pub mod ids;
 pub mod item;
 pub mod merge;
 pub mod mind;
 pub mod mutation;
-pub mod next;
 mod order;
-pub mod picture;
+pub mod paged_table;
 pub mod recovery;
 pub mod store;
-pub mod table;
+pub mod suggestions;
 
 pub use error::MindError;
 pub use ids::{Item, Kind};

@@ -19,10 +19,10 @@ use serde_json::Value;
 use crate::error::MindError;
 use crate::ids::{BeliefId, GapId, HypothesisId, Item, Kind, VerificationId};
 use crate::item::{
-    Act, Belief, Contradiction, Evidence, Experiment, Gap, Hypothesis, Note, Run, Source, Verification,
+    Belief, Contradiction, Evidence, Experiment, Gap, Hypothesis, Note, OnOutcome, Run, Source, Verification,
 };
 use crate::mind::{Mind, each_table};
-use crate::table::Table;
+use crate::paged_table::Table;
 
 /// An item that both sides changed, each in its own way.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -142,9 +142,9 @@ impl Refers for Verification {
     fn rename(&mut self, names: &Names) {
         for act in self.on_pass.iter_mut().chain(&mut self.on_fail) {
             match act {
-                Act::Evidence { hypothesis: id, .. } => hypothesis(id, names),
-                Act::Fill(gap) => *gap = GapId(names.number(*gap)),
-                Act::Halt => {}
+                OnOutcome::Evidence { hypothesis: id, .. } => hypothesis(id, names),
+                OnOutcome::Fill(gap) => *gap = GapId(names.number(*gap)),
+                OnOutcome::Halt => {}
             }
         }
     }
@@ -152,9 +152,9 @@ impl Refers for Verification {
     fn refers(&self) -> Vec<Item> {
         let acts = self.on_pass.iter().chain(&self.on_fail);
         acts.filter_map(|act| match act {
-            Act::Evidence { hypothesis, .. } => Some((*hypothesis).into()),
-            Act::Fill(gap) => Some((*gap).into()),
-            Act::Halt => None,
+            OnOutcome::Evidence { hypothesis, .. } => Some((*hypothesis).into()),
+            OnOutcome::Fill(gap) => Some((*gap).into()),
+            OnOutcome::Halt => None,
         })
         .collect()
     }

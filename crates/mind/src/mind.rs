@@ -7,7 +7,7 @@ use crate::ids::{Item, Kind};
 use crate::item::{
     Belief, Contradiction, Evidence, Experiment, Gap, Hypothesis, Note, Origin, Run, Verification,
 };
-use crate::table::Table;
+use crate::paged_table::Table;
 
 /// Everything an agent thinks at one moment. Copying it costs next to nothing.
 #[derive(Clone, PartialEq, Debug)]

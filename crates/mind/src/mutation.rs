@@ -10,8 +10,8 @@ use crate::ids::{
     BeliefId, ContradictionId, EvidenceId, ExperimentId, GapId, HypothesisId, Item, VerificationId,
 };
 use crate::item::{
-    Act, BeliefKind, Check, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, ExperimentStatus,
-    GapKind, HypothesisStatus, Measure, Outcome, Severity, Source,
+    BeliefKind, Check, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, ExperimentStatus,
+    GapKind, HypothesisStatus, Measure, OnOutcome, Outcome, Severity, Source,
 };
 
 /// One change of a mind.
@@ -207,10 +207,10 @@ pub enum Mutation {
         inputs: Vec<String>,
         /// What to do when it passes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        on_pass: Vec<Act>,
+        on_pass: Vec<OnOutcome>,
         /// What to do when it fails.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        on_fail: Vec<Act>,
+        on_fail: Vec<OnOutcome>,
     },
     /// A check was run. What it should lead to happens with it.
     RecordRun {

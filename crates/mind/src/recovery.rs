@@ -15,7 +15,7 @@ pub const LEAST_BUDGET: usize = 100;
 
 /// What is known besides the mind.
 #[derive(Clone, Debug, Default)]
-pub struct Around {
+pub struct RecoveryContext {
     /// Who it is and where: the first lines.
     pub heading: Vec<String>,
     /// What was asked for last.
@@ -65,7 +65,7 @@ impl Page {
 
 impl Mind {
     /// Where the agent stood, in at most `budget` tokens.
-    pub fn recovery(&self, around: &Around, budget: usize) -> String {
+    pub fn recovery(&self, around: &RecoveryContext, budget: usize) -> String {
         let bytes = budget.max(LEAST_BUDGET) * BYTES_PER_TOKEN;
         let closing: usize = around.closing.iter().map(|line| line.len() + 1).sum();
         let mut page = Page { text: String::new(), left: bytes.saturating_sub(closing + 1) };

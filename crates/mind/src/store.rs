@@ -17,7 +17,7 @@ use stepback_model::object::{ObjectSink, ObjectSource};
 use crate::error::MindError;
 use crate::ids::Kind;
 use crate::mind::{Mind, each_table};
-use crate::table::{PAGE, Page, Table};
+use crate::paged_table::{PAGE, Page, Table};
 
 /// The only form there is so far.
 const FORMAT: u64 = 1;

@@ -15,7 +15,7 @@ const DERIVED: usize = 12;
 
 /// Something that went wrong, as it was reported.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct ReportedError {
     /// What kind of error, if it has a name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
@@ -29,7 +29,7 @@ pub struct Trouble {
     pub cause: Option<String>,
 }
 
-impl Trouble {
+impl ReportedError {
     /// The error that a reported value stands for. Many tools always send an error field: one that is empty (`null`, `false`,
     /// zero, an empty text, or a list or object of nothing else) says that nothing went wrong.
     pub fn reported(value: &Value) -> Option<Self> {
@@ -95,7 +95,7 @@ pub struct Event {
     pub output: Option<Value>,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub error: Option<Trouble>,
+    pub error: Option<ReportedError>,
     /// How long it took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration: Option<u64>,
@@ -161,9 +161,9 @@ mod tests {
             json!({}),
             json!({ "message": "", "code": 0, "details": [null] }),
         ] {
-            assert_eq!(Trouble::reported(&nothing), None, "{nothing}");
+            assert_eq!(ReportedError::reported(&nothing), None, "{nothing}");
         }
-        let message = |value: Value| Trouble::reported(&value).map(|error| error.message);
+        let message = |value: Value| ReportedError::reported(&value).map(|error| error.message);
         assert_eq!(message(json!("no such file")).as_deref(), Some("no such file"));
         assert_eq!(message(json!({ "message": "no", "type": "x" })).as_deref(), Some("no"));
         assert_eq!(message(json!({ "code": 2 })).as_deref(), Some(r#"{"code":2}"#));

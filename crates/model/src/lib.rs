@@ -8,6 +8,7 @@ pub mod change;
 pub mod clip;
 pub mod conversation;
 pub mod env;
+pub mod escape;
 pub mod event;
 pub mod from_text;
 pub mod hash;
@@ -23,8 +24,7 @@ pub mod record;
 pub mod search;
 pub mod state;
 pub mod time;
+pub mod time_expr;
 pub mod tree;
-pub mod visible;
-pub mod when;
 
 pub use hash::{Hash, ObjectKind};

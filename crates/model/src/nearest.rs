@@ -1,6 +1,6 @@
 //! The known word that a misspelt one probably means.
 
-use crate::when::edit_distance;
+use crate::time_expr::edit_distance;
 
 /// The one of `known` that is most like `word`, unless none is like it at all. Case does not count, nor how words are joined.
 pub fn nearest_word<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -47,7 +47,7 @@ pub use error::PointError;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::when::Moment;
+use crate::time_expr::Moment;
 
 /// Longest text of a point, in bytes.
 pub const MAX_BYTES: usize = 1000;
@@ -96,7 +96,7 @@ pub enum Anchor {
     Text {
         /// The text, without quotes.
         name: String,
-        /// Whether it reads as a moment ([`crate::when`]).
+        /// Whether it reads as a moment ([`crate::time_expr`]).
         is_time: bool,
     },
     /// `label:NAME`: the checkpoint with this label.
@@ -105,7 +105,7 @@ pub enum Anchor {
     Id(String),
     /// `branch:NAME`: the head of a branch.
     Branch(String),
-    /// `time:TEXT`: the last step up to a moment. The text is known to read as one ([`crate::when::Moment::parse`]).
+    /// `time:TEXT`: the last step up to a moment. The text is known to read as one ([`crate::time_expr::Moment::parse`]).
     Time(String),
     /// `error:last`: an error step.
     Error(Nth),

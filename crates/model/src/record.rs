@@ -8,9 +8,9 @@ mod session;
 mod step;
 mod workspace;
 
-pub use self::operation::{Action, Move, OpStatus, Operation};
-pub use self::session::{OpenCall, Session, SessionInfo, Slots, Started};
-pub use self::step::{Annotation, Checkpoint, Facts, Step, StepKind, Trigger};
+pub use self::operation::{Action, OpStatus, Operation, StateTransition};
+pub use self::session::{LaunchCommand, OpenCall, Session, SessionInfo, StateRefs};
+pub use self::step::{Annotation, Checkpoint, Step, StepKind, StepMeta, Trigger};
 pub use self::workspace::Workspace;
 use crate::hash::Hash;
 

@@ -14,9 +14,9 @@ use stepback_model::time::Timestamp;
 use crate::attributes::Attributes;
 use crate::conventions::{self, Reading, Role};
 use crate::events::{self, Place, Seen, beside_start, plausible};
-use crate::memory::Memory;
+use crate::message_events::MessageSource;
 use crate::telemetry::{Batch, Rejected, Side, Span, SpanId, TraceId};
-use crate::told::Told;
+use crate::trace_state::Memory;
 
 /// How far outwards spans are followed.
 const OUTWARDS: usize = 64;
@@ -183,7 +183,7 @@ impl Assembler {
 
     /// What the messages of a span tell besides.
     fn told(&mut self, seen: &Seen<'_>, is_delegated: bool, into: &mut Vec<(Place, Event)>) {
-        let told = Told::by(seen);
+        let told = MessageSource::by(seen);
         let times = events::Times::of(seen.span.start, seen.span.end, seen.now);
         let asked = &seen.reading.asked;
         if !is_delegated && let Some(prompt) = told.prompt(asked, times.start) {

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 use stepback_exchange::prices::Prices;
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
 use crate::conventions::{Reading, Role};
 use crate::messages::Message;
+use crate::summaries::{about, count, in_short, one_line};
 use crate::telemetry::{Moment, Span};
-use crate::words::{about, count, in_short, one_line};
 
 /// A moment more than this after now is a mistake of a clock. In microseconds.
 const AHEAD: i64 = 86_400_000_000;
@@ -182,7 +182,7 @@ fn began_words(seen: &Seen<'_>) -> String {
     }
 }
 
-fn ended_words(seen: &Seen<'_>, trouble: Option<&Trouble>) -> String {
+fn ended_words(seen: &Seen<'_>, trouble: Option<&ReportedError>) -> String {
     let Seen { reading, .. } = seen;
     if let Some(trouble) = trouble {
         return one_line(&format!("{} failed: {}", name(seen), trouble.message));
@@ -291,7 +291,7 @@ fn facts(seen: &Seen<'_>, times: &Times, prices: &Prices) -> Map<String, Value> 
 }
 
 /// What went wrong, if the span says so.
-fn trouble(seen: &Seen<'_>) -> Option<Trouble> {
+fn trouble(seen: &Seen<'_>) -> Option<ReportedError> {
     let Seen { span, reading, .. } = seen;
     if span.failed.is_none() && reading.error.is_none() && !reading.failed {
         return None;
@@ -301,7 +301,7 @@ fn trouble(seen: &Seen<'_>) -> Option<Trouble> {
     let said = span.failed.clone().filter(|said| !said.is_empty());
     let output = reading.output.as_ref().map(in_short).filter(|_| reading.failed);
     let message = of("exception.message").or(said).or(output).or_else(|| reading.error.clone());
-    Some(Trouble {
+    Some(ReportedError {
         name: reading.error.clone().or_else(|| of("exception.type")),
         message: message.unwrap_or_else(|| "no reason was given".into()),
         stack: of("exception.stacktrace"),

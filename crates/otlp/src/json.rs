@@ -14,7 +14,7 @@ use serde::de::{Deserializer, Error};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::value::{AnyValue, Gathered};
+use self::value::{AnyValue, AttributeBuilder};
 use crate::attributes::{Attributes, clipped};
 use crate::read::{MOST, Unreadable};
 use crate::telemetry::{Batch, Group, Link, LogRecord, Moment, Rejected, Side, Span, SpanId, TraceId};
@@ -45,7 +45,7 @@ struct OfResource<'a> {
 #[derive(Deserialize)]
 struct Resource {
     #[serde(default)]
-    attributes: Option<Gathered>,
+    attributes: Option<AttributeBuilder>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +113,7 @@ fn without_place(error: &serde_json::Error) -> String {
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
-fn gathered(attributes: Option<Gathered>) -> Attributes {
+fn gathered(attributes: Option<AttributeBuilder>) -> Attributes {
     attributes.map(|attributes| attributes.0).unwrap_or_default()
 }
 
@@ -135,7 +135,7 @@ struct JsonSpan<'a> {
     #[serde(default)]
     end_time_unix_nano: Count,
     #[serde(default)]
-    attributes: Option<Gathered>,
+    attributes: Option<AttributeBuilder>,
     #[serde(borrow, default)]
     events: Option<Vec<JsonMoment<'a>>>,
     #[serde(borrow, default)]
@@ -158,7 +158,7 @@ struct JsonMoment<'a> {
     #[serde(default)]
     time_unix_nano: Count,
     #[serde(default)]
-    attributes: Option<Gathered>,
+    attributes: Option<AttributeBuilder>,
 }
 
 #[derive(Deserialize)]
@@ -192,7 +192,7 @@ struct JsonLog<'a> {
     #[serde(default)]
     body: Option<AnyValue>,
     #[serde(default)]
-    attributes: Option<Gathered>,
+    attributes: Option<AttributeBuilder>,
     #[serde(borrow, default)]
     trace_id: Text<'a>,
     #[serde(borrow, default)]

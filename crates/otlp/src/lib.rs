@@ -15,14 +15,14 @@ mod events;
 mod json;
 mod langchain;
 mod logs;
-mod memory;
+mod message_events;
 mod messages;
 mod protobuf;
 pub mod read;
 pub mod reply;
+mod summaries;
 pub mod telemetry;
-mod told;
-mod words;
+mod trace_state;
 
 pub use assemble::{Assembler, Service, Taken};
 pub use attributes::Attributes;

@@ -5,17 +5,17 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 
 use crate::assemble::{Assembler, IsKnown, Service, Taken, once};
 use crate::conventions::{self, genai};
 use crate::events::{in_words, listed, plausible};
-use crate::memory::Messages;
+use crate::message_events::{MessageSource, digest};
+use crate::summaries::one_line;
 use crate::telemetry::{Batch, LogRecord, SpanId, TraceId};
-use crate::told::{Told, digest};
-use crate::words::one_line;
+use crate::trace_state::Messages;
 
 /// Records from here on are errors.
 const ERROR: u64 = 17;
@@ -139,8 +139,13 @@ impl Assembler {
             identity.insert("span_id".into(), json!(span.to_string()));
         }
         identity.insert("from".into(), json!("messages"));
-        let told =
-            Told { agent: &service.name, session: &session, trace, identity: identity.clone(), worker: None };
+        let told = MessageSource {
+            agent: &service.name,
+            session: &session,
+            trace,
+            identity: identity.clone(),
+            worker: None,
+        };
         let mut events = Vec::new();
         events.extend(told.prompt(&messages.asked, first));
         let notes = self.memory.of(trace);
@@ -210,7 +215,7 @@ fn other(
         None => String::new(),
     };
     let message = record.attributes.take_text(&["exception.message"]).unwrap_or_else(|| text.clone());
-    let error = failed.then(|| Trouble {
+    let error = failed.then(|| ReportedError {
         name: record.attributes.take_text(&["exception.type", "error.type"]),
         message,
         stack: record.attributes.take_text(&["exception.stacktrace"]),

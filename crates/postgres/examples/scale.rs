@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::WorkspaceId;
-use stepback_model::record::{Annotation, Facts, Session, Step, StepKind};
+use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta};
 use stepback_model::search::{Field, Pattern, Texts};
 use stepback_model::time::Timestamp;
 use stepback_postgres::PostgresStore;
-use stepback_store::port::{By, Document, Mutation, Query, Search, Store};
+use stepback_store::port::{Document, Mutation, Query, Search, SortKey, Store};
 use stepback_testkit::sample::Sample;
 
 const WORKSPACES: u64 = 10;
@@ -56,12 +56,12 @@ fn fill(store: &PostgresStore, steps: u64) {
             let seed = batch * 500 + at + 1;
             let kind = KINDS[(mixed(seed) % 41).min(4 * 10) as usize / 10];
             let tool = matches!(kind, StepKind::ToolStart | StepKind::ToolEnd);
-            let facts = Facts {
+            let facts = StepMeta {
                 tool: tool.then(|| TOOLS[(mixed(seed + 1) % 5) as usize].to_string()),
                 call: tool.then(|| format!("call_{:x}", seed / 2)),
                 failed: mixed(seed).is_multiple_of(97),
                 duration: tool.then(|| mixed(seed) % 5_000_000),
-                ..Facts::default()
+                ..StepMeta::default()
             };
             let state = Hash::of(stepback_model::hash::ObjectKind::Blob, &(seed / 8).to_le_bytes());
             let at = Timestamp::from_micros(1_700_000_000_000_000 + seed as i64 * 1000);
@@ -149,14 +149,19 @@ fn main() {
     let hour = |seed: u64| {
         let at = 1_700_000_000_000_000 + (mixed(seed) % steps) as i64 * 1000;
         let time = Timestamp::from_micros;
-        Query { since: Some(time(at)), until: Some(time(at + 60_000_000)), by: By::Time, ..Query::default() }
+        Query {
+            since: Some(time(at)),
+            until: Some(time(at + 60_000_000)),
+            by: SortKey::Time,
+            ..Query::default()
+        }
     };
     ask("of a minute", |seed| one(seed, hour(seed)));
     ask("of a minute, everywhere", |seed| all(hour(seed)));
-    ask("longest first", |seed| one(seed, Query { by: By::Duration, ..Query::default() }));
-    ask("longest first, everywhere", |_| all(Query { by: By::Duration, ..Query::default() }));
+    ask("longest first", |seed| one(seed, Query { by: SortKey::Duration, ..Query::default() }));
+    ask("longest first, everywhere", |_| all(Query { by: SortKey::Duration, ..Query::default() }));
     ask("at least so long", |seed| {
-        one(seed, Query { min_duration: Some(4_900_000), by: By::Duration, ..Query::default() })
+        one(seed, Query { min_duration: Some(4_900_000), by: SortKey::Duration, ..Query::default() })
     });
     ask("with a state", |seed| {
         let state =

@@ -11,7 +11,7 @@ use stepback_store::StoreError;
 use stepback_store::port::Mutation;
 
 use crate::mutations::{Owned, Wanted, counts, given, is_working, wanted, workspace_of};
-use crate::recall::{ReliedOn, Version};
+use crate::optimistic_cache::{ReliedOn, Version};
 use crate::steps::Steps;
 use crate::{one, text};
 
@@ -224,8 +224,8 @@ struct Known {
 mod tests {
     use super::*;
     use crate::commit::COLLECTING;
-    use crate::listen::LISTENING;
-    use crate::order::ORDERING;
+    use crate::commit_order::ORDERING;
+    use crate::notify::LISTENING;
 
     #[test]
     fn the_functions_take_the_locks_that_everybody_takes() {

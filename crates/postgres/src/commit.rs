@@ -16,7 +16,7 @@ use tokio_postgres::error::SqlState;
 use crate::mutations;
 use crate::objects::Written;
 use crate::pool::{Connection, Failed};
-use crate::{PostgresStore, error, evidence, rows};
+use crate::{PostgresStore, commit_verification, error, rows};
 
 /// The first half of the key of the lock between commits and collections.
 pub(crate) const COLLECTING: i32 = 0x5342_0002;
@@ -37,12 +37,12 @@ pub(crate) enum Trouble {
     /// The server failed before the end was asked for.
     Before(Error),
     /// The server failed after that: what happened is not known.
-    Unsure { which: Which, error: Error },
+    Unsure { which: TransactionRef, error: Error },
 }
 
 /// By what a transaction is known that may still be under way.
 #[derive(Clone)]
-pub(crate) enum Which {
+pub(crate) enum TransactionRef {
     /// Its number.
     Transaction(String),
     /// The server's process that has it: it was under way with all its statements at once, and its number is not known.
@@ -162,7 +162,7 @@ impl PostgresStore {
     fn found(&self, mutations: &[Mutation]) -> Option<Receipt> {
         self.pool.wait(async {
             let connection = self.pool.connect().await.ok()?;
-            evidence::found(&connection.client, mutations).await.ok()?
+            commit_verification::found(&connection.client, mutations).await.ok()?
         })
     }
 
@@ -209,7 +209,7 @@ impl PostgresStore {
     /// What a transaction was given, if it took effect. Does not return before that is certain, unless the server stays away.
     fn outcome(
         &self,
-        which: &Which,
+        which: &TransactionRef,
         error: &Error,
         mutations: &[Mutation],
     ) -> Result<Option<Receipt>, StoreError> {
@@ -221,8 +221,10 @@ impl PostgresStore {
             let asked = self.pool.wait(async {
                 let connection = self.pool.connect().await.ok()?;
                 match which {
-                    Which::Transaction(number) => became(&connection, number, mutations).await,
-                    Which::Backend(backend) => left(&connection, *backend, &mut idle, mutations).await,
+                    TransactionRef::Transaction(number) => became(&connection, number, mutations).await,
+                    TransactionRef::Backend(backend) => {
+                        left(&connection, *backend, &mut idle, mutations).await
+                    }
                 }
             });
             match asked {
@@ -256,7 +258,7 @@ async fn left(
     // First whether it is at work: what it did before it ended is then there.
     let at_work = connection.client.query_opt(sql, &[&backend]).await.ok()?;
     let at_work = at_work.map(|row| row.try_get::<_, bool>(0)).transpose().ok()?;
-    let found = evidence::found(&connection.client, mutations).await.ok()?;
+    let found = commit_verification::found(&connection.client, mutations).await.ok()?;
     match at_work {
         None => return Some(found),
         Some(true) => *idle = 0,
@@ -281,7 +283,7 @@ async fn became(
     match status.as_str() {
         "aborted" => Some(None),
         // A server that crashed gives the number of a lost transaction to the next one.
-        "committed" => evidence::found(&connection.client, mutations).await.ok(),
+        "committed" => commit_verification::found(&connection.client, mutations).await.ok(),
         _ => None,
     }
 }

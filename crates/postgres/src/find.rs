@@ -4,7 +4,7 @@ use futures_util::future::join4;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::StepKind;
 use stepback_store::StoreError;
-use stepback_store::port::{By, Cursor, Page, Placed, Query, StoredCheckpoint, Tally};
+use stepback_store::port::{Cursor, Page, Query, SortKey, StepAt, StepCount, StoredCheckpoint};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -101,7 +101,7 @@ impl Conditions {
     fn add_cursor(&mut self, workspace: Option<WorkspaceId>, query: &Query, from: Cursor) {
         let sign = if query.oldest_first { '>' } else { '<' };
         let position = self.name(number(from.position), Type::INT8);
-        if query.by != By::Commit {
+        if query.by != SortKey::Commit {
             let value = self.name(from.value, Type::INT8);
             let columns = columns(workspace.is_some(), query.by).join(", ");
             self.sql.push_str(&format!(" AND ({columns}) {sign} ({value}, {position})"));
@@ -129,12 +129,12 @@ pub(crate) fn number(number: u64) -> i64 {
 }
 
 /// The columns that steps are ordered by. In one workspace the numbers are in order of commits, and have an index.
-fn columns(inside_one: bool, by: By) -> &'static [&'static str] {
+fn columns(inside_one: bool, by: SortKey) -> &'static [&'static str] {
     match by {
-        By::Commit if inside_one => &["s.number"],
-        By::Commit => &["s.position"],
-        By::Time => &["s.at", "s.position"],
-        By::Duration => &["coalesce(s.duration, -1)", "s.position"],
+        SortKey::Commit if inside_one => &["s.number"],
+        SortKey::Commit => &["s.position"],
+        SortKey::Time => &["s.at", "s.position"],
+        SortKey::Duration => &["coalesce(s.duration, -1)", "s.position"],
     }
 }
 
@@ -155,7 +155,7 @@ fn page(
 ) -> (String, Conditions) {
     let mut conditions = Conditions::default();
     conditions.add_query(workspace, query);
-    let plain = workspace.is_some() || (conditions.sql.is_empty() && query.by == By::Commit);
+    let plain = workspace.is_some() || (conditions.sql.is_empty() && query.by == SortKey::Commit);
     if let Some(from) = query.from {
         conditions.add_cursor(workspace, query, from);
     }
@@ -184,7 +184,8 @@ fn page(
 fn total(workspace: Option<WorkspaceId>, query: &Query) -> (String, Conditions) {
     let mut conditions = Conditions::default();
     // What is asked for, and which of it the counters know.
-    let asked = Query { by: By::default(), oldest_first: false, from: None, limit: None, ..query.clone() };
+    let asked =
+        Query { by: SortKey::default(), oldest_first: false, from: None, limit: None, ..query.clone() };
     let numbers = Query { after: query.after, before: query.before, ..Query::default() };
     let counted = Query {
         session: query.session,
@@ -251,7 +252,7 @@ impl PostgresStore {
     ) -> Result<Page, StoreError> {
         // In one workspace commits wait for each other, so that what is there is in order.
         let settled = match (workspace, query.by) {
-            (None, By::Commit) => Some(self.settle()?.position),
+            (None, SortKey::Commit) => Some(self.settle()?.position),
             _ => None,
         };
         // One more than asked for tells whether there are more.
@@ -286,14 +287,14 @@ impl PostgresStore {
         })
     }
 
-    pub(crate) fn count_by_agent(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+    pub(crate) fn count_by_agent(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
         let sql = "SELECT n.agent, t.kind, sum(t.steps)::bigint, sum(t.failed)::bigint
             FROM stepback_sessions n JOIN stepback_tallies t ON t.session = n.id
             WHERE n.workspace = $1 GROUP BY 1, 2 ORDER BY n.agent COLLATE \"C\", t.kind COLLATE \"C\"";
         let workspace = workspace.as_bytes().as_slice();
         let found = self.pool.ask(async |connection| connection.rows(sql, &[&workspace]).await)?;
         let tally = |row: &Row| {
-            Ok(Tally {
+            Ok(StepCount {
                 agent: rows::words(row, 0)?,
                 kind: rows::named(row, 1, StepKind::parse)?,
                 steps: rows::get::<i64>(row, 2)? as u64,
@@ -304,9 +305,9 @@ impl PostgresStore {
     }
 }
 
-fn placed(row: &Row, query: &Query) -> Result<(Cursor, Placed), StoreError> {
+fn placed(row: &Row, query: &Query) -> Result<(Cursor, StepAt), StoreError> {
     let stored = StoredCheckpoint::read(row)?;
     let place = query.place(&stored, rows::get::<i64>(row, WIDTH)? as u64);
     let workspace = rows::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
-    Ok((place, Placed { workspace, position: place.position, stored }))
+    Ok((place, StepAt { workspace, position: place.position, stored }))
 }

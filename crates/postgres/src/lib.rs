@@ -10,23 +10,22 @@
 
 mod address;
 mod append;
-mod attempt;
+mod batch_read;
 mod commit;
+mod commit_attempt;
+mod commit_order;
+mod commit_verification;
 mod error;
-mod evidence;
 mod find;
 mod index;
-mod listen;
-mod look;
 mod mutations;
+mod notify;
 mod objects;
 mod one;
-mod order;
-mod parts;
+mod optimistic_cache;
 mod pool;
 mod postings;
 mod query;
-mod recall;
 mod rows;
 mod schema;
 mod search;
@@ -36,6 +35,7 @@ mod sweep;
 mod tables;
 mod text;
 mod tls;
+mod trigrams;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_store::StoreError;
-use stepback_store::recent::Recent;
+use stepback_store::tree_cache::Recent;
 
 pub use address::{is_address, local_name, password_in, shown};
 pub use schema::FORMAT;
@@ -66,12 +66,12 @@ pub struct PostgresStore {
     /// Which workspace a session is of never changes.
     sessions: Mutex<HashMap<SessionId, WorkspaceId>>,
     /// What need not be asked.
-    recall: recall::Recall,
+    recall: optimistic_cache::Recall,
     recent: Recent,
     /// Whether somebody listened when this last appended steps.
     heard: AtomicBool,
     /// Announcements of commits, once somebody waits for one.
-    ears: OnceLock<listen::Ears>,
+    ears: OnceLock<notify::Listener>,
     patience: Option<Duration>,
 }
 
@@ -137,7 +137,7 @@ impl PostgresStore {
             machine: access.machine.clone().unwrap_or_else(address::machine),
             key: found.key,
             sessions: Mutex::default(),
-            recall: recall::Recall::default(),
+            recall: optimistic_cache::Recall::default(),
             recent: Recent::default(),
             heard: AtomicBool::new(false),
             ears: OnceLock::new(),

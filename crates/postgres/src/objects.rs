@@ -16,8 +16,8 @@ use stepback_store::{Store, StoreError};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use crate::optimistic_cache::ReliedOn;
 use crate::pool::{Connection, Lease};
-use crate::recall::ReliedOn;
 use crate::{PostgresStore, rows};
 
 /// An object and everything it is stored against, in one question. Bases are less deep than what is stored against them, so

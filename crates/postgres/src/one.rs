@@ -10,7 +10,7 @@ use stepback_store::port::Mutation;
 
 use crate::append::Appending;
 use crate::mutations::{Owned, counted_tool, is_working, workspace_of};
-use crate::recall::ReliedOn;
+use crate::optimistic_cache::ReliedOn;
 use crate::steps::Steps;
 use crate::text;
 

@@ -80,12 +80,12 @@ impl Connection {
 }
 
 /// How to get at the server.
-pub(crate) struct Way {
+pub(crate) struct Connector {
     config: Config,
     tls: Tls,
 }
 
-impl Way {
+impl Connector {
     /// A new connection as it is, with whoever moves its bytes.
     pub async fn dial(
         &self,
@@ -97,7 +97,7 @@ impl Way {
 /// The connections of one store.
 pub(crate) struct Pool {
     pub shown: String,
-    pub way: Arc<Way>,
+    pub way: Arc<Connector>,
     /// Always there until the pool is dropped.
     runtime: Option<Runtime>,
     patience: Duration,
@@ -131,7 +131,7 @@ impl Pool {
         let runtime = runtime.map_err(StoreError::io("prepare to connect to", &address.shown))?;
         Ok(Self {
             shown: address.shown,
-            way: Arc::new(Way { config: address.config, tls }),
+            way: Arc::new(Connector { config: address.config, tls }),
             runtime: Some(runtime),
             patience,
             state: Mutex::default(),

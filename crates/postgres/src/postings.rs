@@ -91,7 +91,7 @@ pub(crate) type Stale = HashSet<(i64, u64)>;
 
 /// A step that has a phrase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Having {
+pub(crate) struct PhraseHit {
     pub position: u64,
     /// How many words it has.
     pub length: u64,
@@ -104,7 +104,11 @@ fn damaged() -> StoreError {
 }
 
 /// Calls `visit` for each step in a row, with the bytes of its places.
-fn each<'r>(row: &Row<'r>, stale: &Stale, mut visit: impl FnMut(Having, &'r [u8])) -> Result<(), StoreError> {
+fn each<'r>(
+    row: &Row<'r>,
+    stale: &Stale,
+    mut visit: impl FnMut(PhraseHit, &'r [u8]),
+) -> Result<(), StoreError> {
     let (mut bytes, mut position) = (row.places, 0u64);
     while !bytes.is_empty() {
         let mut next = || read(&mut bytes).ok_or_else(damaged);
@@ -116,7 +120,7 @@ fn each<'r>(row: &Row<'r>, stale: &Stale, mut visit: impl FnMut(Having, &'r [u8]
             bytes = &bytes[end + 1..];
         }
         if stale.is_empty() || !stale.contains(&(row.block, position)) {
-            visit(Having { position, length, count }, &places[..places.len() - bytes.len()]);
+            visit(PhraseHit { position, length, count }, &places[..places.len() - bytes.len()]);
         }
     }
     Ok(())
@@ -133,14 +137,14 @@ fn decode(mut places: &[u8]) -> impl Iterator<Item = u64> {
 /// The steps that have words in a row, found out row by row: first the rows of all words that may stand at the first place,
 /// then those for the second place, and so on. What was read is not kept, only what it says about steps that may have it.
 #[derive(Default)]
-pub(crate) struct InARow {
+pub(crate) struct PhraseMatcher {
     /// Of each step that has the words of the places before: where they end.
     before: Option<HashMap<u64, HashSet<u64>>>,
     /// Of each step that goes on at this place: how long it is, and where.
     here: HashMap<u64, (u64, Vec<u64>)>,
 }
 
-impl InARow {
+impl PhraseMatcher {
     /// Goes on to the next place.
     pub fn next_place(&mut self) {
         let here = std::mem::take(&mut self.here);
@@ -170,13 +174,13 @@ impl InARow {
     }
 
     /// The steps that have all of it, in order.
-    pub fn finish(self) -> Vec<Having> {
-        let having = |(position, (length, ends)): (u64, (u64, Vec<u64>))| Having {
+    pub fn finish(self) -> Vec<PhraseHit> {
+        let having = |(position, (length, ends)): (u64, (u64, Vec<u64>))| PhraseHit {
             position,
             length,
             count: ends.len() as u64,
         };
-        let mut all: Vec<Having> = self.here.into_iter().map(having).collect();
+        let mut all: Vec<PhraseHit> = self.here.into_iter().map(having).collect();
         all.sort_unstable_by_key(|having| having.position);
         all
     }
@@ -185,7 +189,7 @@ impl InARow {
 /// The steps that have any of some words, found out row by row.
 #[derive(Default)]
 pub(crate) struct AnyOf {
-    all: Vec<Having>,
+    all: Vec<PhraseHit>,
 }
 
 impl AnyOf {
@@ -195,8 +199,8 @@ impl AnyOf {
     }
 
     /// The steps, in order.
-    pub fn finish(mut self) -> Vec<Having> {
-        self.all.sort_by_key(|having: &Having| having.position);
+    pub fn finish(mut self) -> Vec<PhraseHit> {
+        self.all.sort_by_key(|having: &PhraseHit| having.position);
         self.all.dedup_by(|later, earlier| {
             let same = later.position == earlier.position;
             if same {
@@ -209,7 +213,7 @@ impl AnyOf {
 }
 
 /// The one of a list at a position.
-pub(crate) fn at(list: &[Having], position: u64) -> Option<&Having> {
+pub(crate) fn at(list: &[PhraseHit], position: u64) -> Option<&PhraseHit> {
     list.binary_search_by_key(&position, |having| having.position).ok().map(|found| &list[found])
 }
 
@@ -231,7 +235,7 @@ mod tests {
         let rows: HashMap<&str, &[u8]> = block.rows().collect();
         let row = |word: &str| Row { block: 1, places: rows[word] };
         let none = Stale::new();
-        let counts = |found: Vec<Having>| -> Vec<(u64, u64, u64)> {
+        let counts = |found: Vec<PhraseHit>| -> Vec<(u64, u64, u64)> {
             found.iter().map(|having| (having.position, having.length, having.count)).collect()
         };
         let any = |words: &[&str], stale: &Stale| {
@@ -243,7 +247,7 @@ mod tests {
         assert_eq!(any(&["red", "blue"], &none), [(7, 5, 3), (300, 2, 2)]);
         assert_eq!(any(&["red"], &Stale::from([(1, 7)])), [(300, 2, 1)]);
         let phrase = |places: &[&[&str]]| {
-            let mut phrase = InARow::default();
+            let mut phrase = PhraseMatcher::default();
             for (at, words) in places.iter().enumerate() {
                 if at > 0 {
                     phrase.next_place();

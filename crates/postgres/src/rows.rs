@@ -4,7 +4,8 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::json::Root;
 use stepback_model::record::{
-    Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
+    Action, Annotation, Checkpoint, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger,
+    Workspace,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
@@ -65,7 +66,7 @@ impl Record for StoredCheckpoint {
             at: Timestamp::from_micros(get(row, 5)?),
             state: id(row, 6, Hash::from_slice)?,
             summary: words(row, 7)?,
-            facts: Facts {
+            facts: StepMeta {
                 iteration: get::<i64>(row, 14)? as u64,
                 worker: maybe_words(row, 15)?,
                 call: maybe_words(row, 16)?,

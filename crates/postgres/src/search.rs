@@ -10,17 +10,17 @@ use futures_util::TryStreamExt;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, Phrase};
 use stepback_store::StoreError;
-use stepback_store::port::{By, Found, Hit, Query, Search, StoredCheckpoint};
+use stepback_store::port::{Found, Hit, Query, Search, SortKey, StoredCheckpoint};
 use stepback_store::search::{Ranking, unpack};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
 use crate::PostgresStore;
 use crate::find::{Conditions, SNAPSHOT, order};
-use crate::parts::{self, Part};
 use crate::pool::Connection;
-use crate::postings::{self, AnyOf, Having, InARow, Stale};
+use crate::postings::{self, AnyOf, PhraseHit, PhraseMatcher, Stale};
 use crate::rows::{self, COLUMNS, Record, WIDTH};
+use crate::trigrams::{self, Part};
 
 /// What a question came to: an answer, or that something in the database is damaged.
 type Answer<T> = Result<Result<T, StoreError>, Error>;
@@ -90,18 +90,18 @@ async fn each_row(
 }
 
 /// The steps that have any of some words.
-async fn having_any(connection: &mut Connection, words: &[i32], stale: &Stale) -> Answer<Vec<Having>> {
+async fn having_any(connection: &mut Connection, words: &[i32], stale: &Stale) -> Answer<Vec<PhraseHit>> {
     let mut any = AnyOf::default();
     sound!(each_row(connection, words, |row| any.add(row, stale)).await?);
     Ok(Ok(any.finish()))
 }
 
 /// The steps that have a phrase, given as the words that may stand at each of its places.
-async fn having(connection: &mut Connection, phrase: &[Vec<i32>], stale: &Stale) -> Answer<Vec<Having>> {
+async fn having(connection: &mut Connection, phrase: &[Vec<i32>], stale: &Stale) -> Answer<Vec<PhraseHit>> {
     if let [words] = phrase {
         return having_any(connection, words, stale).await;
     }
-    let mut in_a_row = InARow::default();
+    let mut in_a_row = PhraseMatcher::default();
     for (at, words) in phrase.iter().enumerate() {
         if at > 0 {
             in_a_row.next_place();
@@ -129,15 +129,15 @@ async fn by_words(
     let Some(fewest) = with.iter().min_by_key(|list| list.len()) else { return Ok(Ok(Vec::new())) };
     let ranking = ranking(connection).await?;
     let weights: Vec<f64> = with.iter().map(|list| ranking.weight(list.len() as u64)).collect();
-    let fits = |having: &&Having| {
+    let fits = |having: &&PhraseHit| {
         with.iter().all(|list| postings::at(list, having.position).is_some())
             && !without.iter().any(|list| postings::at(list, having.position).is_some())
     };
-    let score = |having: &Having| -> f64 {
+    let score = |having: &PhraseHit| -> f64 {
         if !scored {
             return 0.0;
         }
-        let of = |(list, weight): (&Vec<Having>, &f64)| {
+        let of = |(list, weight): (&Vec<PhraseHit>, &f64)| {
             let count = postings::at(list, having.position).map_or(0, |found| found.count);
             ranking.score(*weight, count, having.length)
         };
@@ -162,7 +162,7 @@ async fn ids_of(connection: &mut Connection, phrase: &Phrase) -> Result<Vec<Vec<
     let mut places: Vec<Vec<i32>> =
         phrase.words.iter().map(|word| ids.get(word).copied().into_iter().collect()).collect();
     if let Some((begin, place)) = phrase.words.last().zip(places.last_mut()).filter(|_| phrase.prefix) {
-        *place = parts::words_of(connection, &Part::Beginning(begin.clone())).await?;
+        *place = trigrams::words_of(connection, &Part::Beginning(begin.clone())).await?;
     }
     Ok(places)
 }
@@ -204,11 +204,11 @@ fn best_first(ranked: &mut Ranked) {
 async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str) -> Answer<(Ranked, u64)> {
     let mut candidates: Option<HashSet<u64>> = None;
     let mut certain = HashSet::new();
-    let (needed, stale) = (parts::of(wanted), stale(connection).await?);
+    let (needed, stale) = (trigrams::of(wanted), stale(connection).await?);
     for part in &needed {
-        let Some(words) = parts::few_words(connection, part).await? else { continue };
+        let Some(words) = trigrams::few_words(connection, part).await? else { continue };
         let all: Vec<i32> = words.short.iter().chain(&words.cut).copied().collect();
-        let positions = |list: Vec<Having>| list.into_iter().map(|having| having.position).collect();
+        let positions = |list: Vec<PhraseHit>| list.into_iter().map(|having| having.position).collect();
         let has: HashSet<u64> = positions(sound!(having_any(connection, &all, &stale).await?));
         if matches!(part, Part::Inside(_)) {
             // All of what is wanted is inside of one word, which is known whole.
@@ -220,7 +220,7 @@ async fn by_substring(connection: &mut Connection, search: &Search, wanted: &str
         });
     }
     let ordered = match search.ranked {
-        true => Query { by: By::Commit, oldest_first: false, ..search.among.clone() },
+        true => Query { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
         false => search.among.clone(),
     };
     let mut conditions = Conditions::default();

@@ -10,7 +10,7 @@ use stepback_model::record::{Operation, Session, Workspace};
 use stepback_store::StoreError;
 use stepback_store::port::{
     Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query,
-    Questions, Receipt, Search, Store, StoredCheckpoint, Swept, Tally, Usage,
+    Questions, Receipt, Search, StepCount, Store, StoredCheckpoint, Swept, Usage,
 };
 
 use crate::PostgresStore;
@@ -23,7 +23,7 @@ impl Store for PostgresStore {
         Ok(row.is_some())
     }
 
-    fn epoch(&self) -> Result<u64, StoreError> {
+    fn gc_generation(&self) -> Result<u64, StoreError> {
         self.current_epoch()
     }
 
@@ -96,7 +96,7 @@ impl Store for PostgresStore {
         self.find_page(workspace, query)
     }
 
-    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
         self.count_by_agent(workspace)
     }
 
@@ -132,7 +132,7 @@ impl Store for PostgresStore {
         self.list_operations(workspace, true)
     }
 
-    fn mark(&self) -> Result<CommitMark, StoreError> {
+    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
         self.current_mark()
     }
 

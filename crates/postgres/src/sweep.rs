@@ -10,7 +10,7 @@ use stepback_store::port::{CommitMark, ObjectInfo, Swept, Usage};
 use tokio_postgres::types::ToSql;
 
 use crate::commit::COLLECTING;
-use crate::{PostgresStore, error, listen, order, rows};
+use crate::{PostgresStore, commit_order, error, notify, rows};
 
 /// So many objects are forgotten with one statement.
 const AT_ONCE: usize = 10_000;
@@ -126,8 +126,8 @@ impl PostgresStore {
             }
             let end = format!(
                 "UPDATE stepback_meta SET epoch = epoch + 1; {}; SELECT nextval('stepback_commits'); COMMIT; {}",
-                order::taking(self.key),
-                listen::announcement(self.key)
+                commit_order::taking(self.key),
+                notify::announcement(self.key)
             );
             connection.client.batch_execute(&end).await?;
             Ok(Ok(()))

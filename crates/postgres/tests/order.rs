@@ -92,7 +92,7 @@ fn who_asks_for_the_order_waits_for_what_is_under_way() {
     let holding = server.hold("test0", under_way);
     sample.append(&store, session.id, b"overtakes");
     assert!(matches!(hurried.find(None, &Query::default()), Err(StoreError::Locked)));
-    assert!(matches!(hurried.mark(), Err(StoreError::Locked)));
+    assert!(matches!(hurried.commit_seq(), Err(StoreError::Locked)));
     assert_eq!(hurried.find(Some(workspace.id), &Query::default()).unwrap().total, 1);
     drop(holding);
     assert_eq!(store.find(None, &Query::default()).unwrap().steps.len(), 1);

@@ -206,7 +206,7 @@ fn objects_that_were_freed_are_stored_again() {
     let two = Two::new();
     let recalled = two.recalled(&two.one).unwrap();
     // The object that every step of this has, and that the first process knows to be stored.
-    two.other.sweep(&std::collections::HashSet::new(), two.other.mark().unwrap()).unwrap();
+    two.other.sweep(&std::collections::HashSet::new(), two.other.commit_seq().unwrap()).unwrap();
     let refused = two.commit(&two.one, &recalled, "too late", 1);
     assert!(matches!(refused, Err(StoreError::Collected)), "{refused:?}");
     assert_eq!(two.server.sql("test0", "SELECT count(*) FROM stepback_objects").trim(), "0");

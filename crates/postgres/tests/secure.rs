@@ -104,7 +104,7 @@ fn everything_works_over_tls() {
     let store = PostgresStore::open(&url, &files.path().join("local")).unwrap();
     let sample = Sample::new(1);
     let (workspace, session) = sample.begin(&store, b"/w");
-    let mark = store.mark().unwrap();
+    let mark = store.commit_seq().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| store.wait_for_commit(mark, Duration::from_secs(60)).unwrap());
         // Larger than what fits into one record of TLS.

@@ -160,7 +160,7 @@ fn a_commit_of_another_process_ends_the_wait() {
     let sample = Sample::new(1);
     let (_, session) = sample.begin(&one, b"/w");
     let long = Duration::from_secs(60);
-    let mut mark = two.mark().unwrap();
+    let mut mark = two.commit_seq().unwrap();
     assert_eq!(two.wait_for_commit(mark, Duration::ZERO).unwrap(), mark, "nothing was committed");
     for round in 0..20u64 {
         if round == 10 {
@@ -192,7 +192,7 @@ fn a_commit_of_another_process_ends_the_wait() {
         }
     }
     // A number may be given to a commit that is tried again.
-    assert!(two.mark().unwrap().0 >= mark.0);
+    assert!(two.commit_seq().unwrap().0 >= mark.0);
 }
 
 /// A directory belongs to a machine; what agents elsewhere report to belongs to none.

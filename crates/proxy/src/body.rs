@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep};
 
 use crate::connect::{AnyBody, AnyError};
-use crate::recording::{Asked, Recording, Says};
+use crate::recording::{Recording, RequestRecorder, StreamState};
 use crate::refusal::chain;
-use crate::shared::Shared;
+use crate::state::ProxyState;
 
 /// After the end of what the model says, so long may nothing come before the sink is told. What comes later is passed on and
 /// not recorded; as a rule the end of the body comes at once.
@@ -37,11 +37,11 @@ const LEAVING: Duration = Duration::from_millis(10);
 /// The body of a request.
 pub(crate) struct RequestBody<B> {
     inner: B,
-    asked: Arc<Asked>,
+    asked: Arc<RequestRecorder>,
 }
 
 impl<B: Body<Data = Bytes>> RequestBody<B> {
-    pub(crate) fn new(inner: B, asked: Arc<Asked>) -> Self {
+    pub(crate) fn new(inner: B, asked: Arc<RequestRecorder>) -> Self {
         if inner.is_end_stream() {
             asked.complete();
         }
@@ -78,7 +78,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for RequestBody<B> {
 
 /// The body of an answer, whether it comes from the model, from a recording or from us.
 pub(crate) struct AnswerBody {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     inner: AnyBody,
     /// Until the sink is told.
     recording: Option<Recording>,
@@ -113,7 +113,7 @@ enum Over {
 }
 
 impl AnswerBody {
-    pub(crate) fn new(shared: &Arc<Shared>, inner: AnyBody, recording: Option<Recording>) -> Self {
+    pub(crate) fn new(shared: &Arc<ProxyState>, inner: AnyBody, recording: Option<Recording>) -> Self {
         Self {
             shared: Arc::clone(shared),
             inner,
@@ -182,7 +182,7 @@ impl AnswerBody {
             Some(Ok(frame)) => {
                 let says = match (&mut self.recording, frame.data_ref()) {
                     (Some(recording), Some(piece)) => recording.piece(piece),
-                    _ => Says::More,
+                    _ => StreamState::More,
                 };
                 if self.inner.is_end_stream() {
                     if let Some(recording) = &mut self.recording {
@@ -191,12 +191,12 @@ impl AnswerBody {
                     self.over = Some(Over::Clean);
                     self.hold(frame);
                     self.tell();
-                } else if says == Says::PerhapsAll {
+                } else if says == StreamState::PerhapsAll {
                     self.hold(frame);
                     if !matches!(self.stage, Stage::Doubting(_)) {
                         self.stage = Stage::Doubting(Box::pin(tokio::time::sleep(DOUBT)));
                     }
-                } else if says == Says::All {
+                } else if says == StreamState::All {
                     self.hold(frame);
                     let now = Instant::now();
                     let latest = *self.settled.get_or_insert(now + SETTLED);

@@ -10,9 +10,9 @@ use http_body_util::BodyExt;
 use stepback_exchange::{Ended, Response};
 use tokio::runtime::Runtime;
 
+use crate::body_capture::{BodyCapture, Budget};
 use crate::connect::{self, Models};
-use crate::copy::{Budget, Copy};
-use crate::handle::whole;
+use crate::handler::whole;
 use crate::refusal::{Failure, chain};
 use crate::upstream::Target;
 use crate::{Limits, certificates, headers};
@@ -79,7 +79,7 @@ impl Client {
         let (parts, mut body) = answer.into_parts();
         let encoding = parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
         let mut copy =
-            Copy::new(&Budget::new(self.limits.recorded_total), self.limits.recorded_body, encoding);
+            BodyCapture::new(&Budget::new(self.limits.recorded_total), self.limits.recorded_body, encoding);
         let mut first_byte = None;
         let ended = loop {
             match tokio::time::timeout(idle, body.frame()).await {

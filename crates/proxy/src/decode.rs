@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 /// Where decompressed bytes go. It refuses what is too much, so that a small body that unpacks to a huge one stops early.
 #[derive(Default)]
-struct Room {
+struct BoundedBuffer {
     bytes: Vec<u8>,
     most: usize,
 }
 
-impl Write for Room {
+impl Write for BoundedBuffer {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + piece.len() > self.most {
             let fits = self.most - self.bytes.len();
@@ -40,12 +40,12 @@ pub(crate) enum Decoded {
 pub(crate) struct Decoder(Kind);
 
 enum Kind {
-    Gzip(Box<flate2::write::MultiGzDecoder<Room>>),
-    Zlib(Box<flate2::write::ZlibDecoder<Room>>),
-    Deflate(Box<flate2::write::DeflateDecoder<Room>>),
+    Gzip(Box<flate2::write::MultiGzDecoder<BoundedBuffer>>),
+    Zlib(Box<flate2::write::ZlibDecoder<BoundedBuffer>>),
+    Deflate(Box<flate2::write::DeflateDecoder<BoundedBuffer>>),
     /// `deflate` means zlib's form, but some send it bare; the first byte tells.
     DeflateOfSomeForm,
-    Brotli(Box<brotli_decompressor::DecompressorWriter<Room>>),
+    Brotli(Box<brotli_decompressor::DecompressorWriter<BoundedBuffer>>),
     Zstd(zstd_safe::DCtx<'static>),
 }
 
@@ -53,11 +53,14 @@ impl Decoder {
     /// For a `content-encoding`; `None` if it is none that we know, or none at all.
     pub(crate) fn of(encoding: &str) -> Option<Self> {
         let kind = match encoding.trim().to_ascii_lowercase().as_str() {
-            "gzip" | "x-gzip" => Kind::Gzip(Box::new(flate2::write::MultiGzDecoder::new(Room::default()))),
-            "deflate" => Kind::DeflateOfSomeForm,
-            "br" => {
-                Kind::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(Room::default(), 4096)))
+            "gzip" | "x-gzip" => {
+                Kind::Gzip(Box::new(flate2::write::MultiGzDecoder::new(BoundedBuffer::default())))
             }
+            "deflate" => Kind::DeflateOfSomeForm,
+            "br" => Kind::Brotli(Box::new(brotli_decompressor::DecompressorWriter::new(
+                BoundedBuffer::default(),
+                4096,
+            ))),
             "zstd" => {
                 let mut context = zstd_safe::DCtx::try_create()?;
                 // The largest window that the format allows to be expected of everybody (RFC 9659).
@@ -73,9 +76,9 @@ impl Decoder {
     pub(crate) fn push(&mut self, piece: &[u8], most: usize) -> Decoded {
         if let (Kind::DeflateOfSomeForm, Some(first)) = (&self.0, piece.first()) {
             self.0 = if first & 0x0f == 8 {
-                Kind::Zlib(Box::new(flate2::write::ZlibDecoder::new(Room::default())))
+                Kind::Zlib(Box::new(flate2::write::ZlibDecoder::new(BoundedBuffer::default())))
             } else {
-                Kind::Deflate(Box::new(flate2::write::DeflateDecoder::new(Room::default())))
+                Kind::Deflate(Box::new(flate2::write::DeflateDecoder::new(BoundedBuffer::default())))
             };
         }
         match &mut self.0 {
@@ -92,7 +95,7 @@ impl Decoder {
 /// Writes a piece through a decoder and takes what came out.
 fn through<D: Write>(
     decoder: &mut D,
-    room: impl Fn(&mut D) -> &mut Room,
+    room: impl Fn(&mut D) -> &mut BoundedBuffer,
     piece: &[u8],
     most: usize,
 ) -> Decoded {

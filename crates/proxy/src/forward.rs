@@ -9,11 +9,11 @@ use stepback_exchange::Wire;
 
 use crate::body::AnswerBody;
 use crate::connect::AnyBody;
-use crate::handle::{Given, given};
+use crate::handler::{ProxyResult, given};
 use crate::headers::drop_hop_by_hop;
 use crate::recording::Recording;
 use crate::refusal::{Failure, find};
-use crate::shared::Shared;
+use crate::state::ProxyState;
 
 /// A request on its way.
 pub(crate) struct Sending<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct Sending<'a> {
 }
 
 /// Sends it and gives the answer back as it comes.
-pub(crate) async fn send(shared: &Arc<Shared>, sending: Sending<'_>) -> Given {
+pub(crate) async fn send(shared: &Arc<ProxyState>, sending: Sending<'_>) -> ProxyResult {
     let Sending { mut parts, body, path, wire, mut recording } = sending;
     let Some(target) = shared.routes.find(wire, path, &parts.headers) else {
         let failure = Failure {
@@ -70,11 +70,11 @@ pub(crate) async fn send(shared: &Arc<Shared>, sending: Sending<'_>) -> Given {
 
 /// No answer came: the agent is told why, and so is the record.
 async fn fail(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     wire: Option<Wire>,
     mut recording: Option<Recording>,
     failure: &Failure,
-) -> Given {
+) -> ProxyResult {
     if let Some(recording) = &mut recording {
         recording.failed(failure.reason.clone());
     }

@@ -6,19 +6,19 @@
 //! waits, and not for long, until the sink has noted it: the agent acts on it, and what it does next must be recorded after.
 
 mod body;
+mod body_capture;
 mod certificates;
 pub mod client;
 mod connect;
-mod copy;
 mod decode;
 mod forward;
-mod handle;
+mod handler;
 mod headers;
 mod recording;
 mod refusal;
 mod replay;
 mod server;
-mod shared;
+mod state;
 mod tunnel;
 mod upstream;
 

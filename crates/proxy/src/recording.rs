@@ -6,17 +6,17 @@ use std::time::{Instant, SystemTime};
 
 use http::HeaderMap;
 use serde_json::Value;
-use stepback_exchange::{Ended, Exchange, Request, Response, Wire, meaning, sse};
+use stepback_exchange::{Ended, Exchange, Request, Response, Wire, semantics, sse};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::copy::{Copy, Share};
+use crate::body_capture::{BodyCapture, Share};
 use crate::headers;
-use crate::shared::{Shared, count};
+use crate::state::{ProxyState, count};
 
 /// The request's side. The body that goes to the model and the answer that comes from it both hold on to it.
-pub(crate) struct Asked {
-    shared: Arc<Shared>,
+pub(crate) struct RequestRecorder {
+    shared: Arc<ProxyState>,
     id: String,
     head: Head,
     at: SystemTime,
@@ -37,7 +37,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// The request with its body.
-    pub(crate) fn request(&self, copy: Copy) -> (Request, Share) {
+    pub(crate) fn request(&self, copy: BodyCapture) -> (Request, Share) {
         let bytes = copy.passed;
         let text = copy.text();
         let document = if text.left_out == 0 { serde_json::from_str(&text.body).ok() } else { None };
@@ -57,7 +57,7 @@ type Told = JoinHandle<Option<(Request, Option<Share>)>>;
 
 enum Stage {
     /// The body is on its way.
-    Coming(Copy),
+    Coming(BodyCapture),
     /// It was read to decide what becomes of it.
     Known(Box<Request>),
     /// The sink is being told.
@@ -66,21 +66,21 @@ enum Stage {
     Taken,
 }
 
-impl Asked {
+impl RequestRecorder {
     /// For a request whose body is still to come.
     pub(crate) fn coming(
-        shared: &Arc<Shared>,
+        shared: &Arc<ProxyState>,
         id: String,
         head: Head,
         arrived: (SystemTime, Instant),
-        copy: Copy,
+        copy: BodyCapture,
     ) -> Arc<Self> {
         Self::new(shared, id, head, arrived, Stage::Coming(copy))
     }
 
     /// For one that is known.
     pub(crate) fn known(
-        shared: &Arc<Shared>,
+        shared: &Arc<ProxyState>,
         id: String,
         head: Head,
         arrived: (SystemTime, Instant),
@@ -92,7 +92,7 @@ impl Asked {
     }
 
     fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ProxyState>,
         id: String,
         head: Head,
         (at, since): (SystemTime, Instant),
@@ -125,7 +125,7 @@ impl Asked {
             }
         };
         let asked = Arc::clone(self);
-        *stage = Stage::Told(self.shared.beside(std::future::ready(body), move |shared, body| {
+        *stage = Stage::Told(self.shared.spawn_sink_call(std::future::ready(body), move |shared, body| {
             let (request, share) = match body {
                 Ok(copy) => {
                     let (request, share) = asked.head.request(copy);
@@ -155,7 +155,7 @@ impl Asked {
 
 /// What a piece of an answer says.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum StreamState {
     /// Something, and more will come.
     More,
     /// Something that an agent may act on; the end may be right behind it.
@@ -166,10 +166,10 @@ pub(crate) enum Says {
 
 /// The answer's side. If it is dropped before the sink was told, the agent went away, and the sink is told that.
 pub(crate) struct Recording {
-    asked: Arc<Asked>,
+    asked: Arc<RequestRecorder>,
     status: u16,
     headers: Vec<(String, String)>,
-    copy: Option<Copy>,
+    copy: Option<BodyCapture>,
     streamed: bool,
     first_byte: Option<u64>,
     /// Why no answer came from the model; what is given to the agent is our own.
@@ -179,7 +179,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    pub(crate) fn new(asked: Arc<Asked>) -> Self {
+    pub(crate) fn new(asked: Arc<RequestRecorder>) -> Self {
         let copy = asked.shared.copy(None);
         count(&asked.shared.counts.running);
         Self {
@@ -209,25 +209,25 @@ impl Recording {
     }
 
     /// A piece goes by.
-    pub(crate) fn piece(&mut self, piece: &[u8]) -> Says {
+    pub(crate) fn piece(&mut self, piece: &[u8]) -> StreamState {
         let after = self.asked.micros();
         self.first_byte.get_or_insert(after);
-        let Some(copy) = &mut self.copy else { return Says::More };
+        let Some(copy) = &mut self.copy else { return StreamState::More };
         copy.push(after, piece);
         if self.said_all {
-            return Says::All;
+            return StreamState::All;
         }
         let wire = self.asked.head.wire.filter(|_| self.streamed);
         let Some((wire, events)) = wire.and_then(|wire| Some((wire, copy.completed_events()?))) else {
-            return Says::More;
+            return StreamState::More;
         };
-        self.said_all = meaning::is_last(wire, events) && ends(wire, events);
+        self.said_all = semantics::is_last(wire, events) && ends(wire, events);
         if self.said_all {
-            Says::All
-        } else if meaning::may_be_followed_by_the_end(wire, events) {
-            Says::PerhapsAll
+            StreamState::All
+        } else if semantics::may_be_followed_by_the_end(wire, events) {
+            StreamState::PerhapsAll
         } else {
-            Says::More
+            StreamState::More
         }
     }
 
@@ -261,7 +261,7 @@ impl Recording {
         let headers = std::mem::take(&mut self.headers);
         let (status, first_byte, took) = (self.status, self.first_byte, self.asked.micros());
         let request = { async move { (asked.request().await, asked) } };
-        shared.beside(request, move |shared, (request, asked)| {
+        shared.spawn_sink_call(request, move |shared, (request, asked)| {
             // Without a request the runtime is ending, and nobody can be told.
             let Some((request, _share)) = request else { return };
             let text = copy.text();
@@ -317,7 +317,7 @@ fn ends(wire: Wire, events: &[u8]) -> bool {
                 took: 0,
                 left_out: 0,
             };
-            meaning::answered(wire, &response).complete
+            semantics::answered(wire, &response).complete
         }
         Wire::Chat => sse::events(&text).iter().any(|event| event.data.trim() == "[DONE]"),
         Wire::Gemini => false,

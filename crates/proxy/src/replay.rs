@@ -16,19 +16,19 @@ use tokio::time::Sleep;
 use crate::Timing;
 use crate::body::AnswerBody;
 use crate::connect::AnyError;
-use crate::handle::{Given, given};
+use crate::handler::{ProxyResult, given};
 use crate::recording::Recording;
-use crate::shared::Shared;
+use crate::state::ProxyState;
 
 /// Gives a recorded answer.
 pub(crate) async fn answer(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     wire: Option<Wire>,
     mut recording: Option<Recording>,
     response: Response,
     timing: Timing,
     arrived: Instant,
-) -> Given {
+) -> ProxyResult {
     if let Ended::Failed(reason) = &response.ended {
         if let Some(recording) = &mut recording {
             recording.failed(reason.clone());

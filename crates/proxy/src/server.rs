@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::handle::handle;
-use crate::shared::{Shared, count};
+use crate::handler::handle;
+use crate::state::{ProxyState, count};
 use crate::upstream::Routes;
 use crate::{Config, Listen, certificates, connect};
 
@@ -27,7 +27,7 @@ const SINK_AT_THE_END: Duration = Duration::from_secs(5);
 /// A running proxy. Dropped, it ends at once.
 pub struct Proxy {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     end: watch::Sender<Option<Duration>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -88,7 +88,7 @@ pub fn start(config: Config) -> io::Result<Proxy> {
         .thread_keep_alive(Duration::from_secs(60))
         .build()?;
     let models = connect::models(trust, limits.connect);
-    let shared = Shared::new(sink, answers, limits, routes, models, runtime.handle().clone())?;
+    let shared = ProxyState::new(sink, answers, limits, routes, models, runtime.handle().clone())?;
     let (end, ended) = watch::channel(None);
     let thread = {
         let shared = Arc::clone(&shared);
@@ -139,7 +139,7 @@ impl Drop for Proxy {
 fn run(
     runtime: Runtime,
     socket: TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     ended: watch::Receiver<Option<Duration>>,
 ) {
     runtime.block_on(async {
@@ -153,7 +153,7 @@ fn run(
 
 async fn serve(
     socket: tokio::net::TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     ended: watch::Receiver<Option<Duration>>,
 ) {
     let mut told = ended.clone();
@@ -180,7 +180,7 @@ async fn serve(
     }
 }
 
-async fn serve_one(stream: TcpStream, shared: Arc<Shared>, mut ended: watch::Receiver<Option<Duration>>) {
+async fn serve_one(stream: TcpStream, shared: Arc<ProxyState>, mut ended: watch::Receiver<Option<Duration>>) {
     // Without it pieces may come later; they come all the same.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| handle(Arc::clone(&shared), request));

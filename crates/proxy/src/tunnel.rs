@@ -9,10 +9,10 @@ use hyper_util::rt::TokioIo;
 
 use crate::body::AnswerBody;
 use crate::forward::{self, Sending};
-use crate::handle::{Given, given};
+use crate::handler::{ProxyResult, given};
 use crate::headers::drop_hop_by_hop;
 use crate::refusal::Failure;
-use crate::shared::Shared;
+use crate::state::ProxyState;
 
 /// Whether a request asks for a WebSocket. Other upgrades are about the connection to us and are not passed on.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
@@ -20,7 +20,11 @@ pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
 }
 
 /// Asks the other side, and joins both if it agrees.
-pub(crate) async fn open(shared: &Arc<Shared>, mut request: Request<Incoming>, path: &str) -> Given {
+pub(crate) async fn open(
+    shared: &Arc<ProxyState>,
+    mut request: Request<Incoming>,
+    path: &str,
+) -> ProxyResult {
     let Some(target) = shared.routes.find(None, path, request.headers()) else {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let parts = request.into_parts().0;

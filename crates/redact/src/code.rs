@@ -2,7 +2,7 @@
 //!
 //! `password` is followed by types, calls, variables and labels far more often than by a password.
 
-use crate::class::{self, ALNUM, DIGIT, LOWER, UPPER};
+use crate::byte_class::{self, ALNUM, DIGIT, LOWER, UPPER};
 use crate::names::is_one_of;
 
 /// Words that are a value of everything and a secret of nobody.
@@ -134,22 +134,26 @@ pub fn is_dull(value: &[u8]) -> bool {
 /// Whether something that is not in quotes is a name or an expression rather than a value: `self.token`,
 /// `Sha256`, `next_token2`, `Uint8Array`, `pw`, `1.5`.
 pub fn is_expression(value: &[u8]) -> bool {
-    let classes = class::classes(value);
-    if value.iter().all(|b| class::is(*b, DIGIT) || matches!(b, b'.' | b'-' | b'_' | b'e')) {
+    let classes = byte_class::classes(value);
+    if value.iter().all(|b| byte_class::is(*b, DIGIT) || matches!(b, b'.' | b'-' | b'_' | b'e')) {
         return true;
     }
     // A call or an index, but not any bracket: passwords have them too.
     let called = value.iter().position(|b| matches!(b, b'(' | b'[' | b'{' | b'<'));
     if called.is_some_and(|at| {
-        at > 0 && value[..at].iter().all(|b| class::is(*b, ALNUM) || matches!(b, b'_' | b'.'))
+        at > 0 && value[..at].iter().all(|b| byte_class::is(*b, ALNUM) || matches!(b, b'_' | b'.'))
     }) {
         return true;
     }
-    if class::contains(value, b"::") || class::contains(value, b"->") || class::contains(value, b"?.") {
+    if byte_class::contains(value, b"::")
+        || byte_class::contains(value, b"->")
+        || byte_class::contains(value, b"?.")
+    {
         return true;
     }
-    let identifier =
-        value.iter().all(|b| class::is(*b, ALNUM) || matches!(b, b'_' | b'.' | b'&' | b'*' | b'!' | b'?'));
+    let identifier = value
+        .iter()
+        .all(|b| byte_class::is(*b, ALNUM) || matches!(b, b'_' | b'.' | b'&' | b'*' | b'!' | b'?'));
     if !identifier {
         return false;
     }
@@ -162,21 +166,21 @@ pub fn is_expression(value: &[u8]) -> bool {
 /// Whether the value is an identifier with a number in it: parts that are words, numbers only at the ends of
 /// parts, and a part that says what it is.
 fn is_numbered_name(value: &[u8]) -> bool {
-    let stem_end = value.iter().rposition(|b| !class::is(*b, DIGIT)).map_or(0, |at| at + 1);
+    let stem_end = value.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(0, |at| at + 1);
     let stem = &value[..stem_end];
     if is_one_of(stem, NUMBERED) || is_one_of(value, NUMBERED) {
         return true;
     }
     const OWN: &[&str] =
         &["token", "secret", "password", "passwd", "key", "auth", "cred", "sha256", "base64"];
-    if value.len() < 24 && OWN.iter().any(|word| class::contains_ignoring_case(value, word.as_bytes())) {
+    if value.len() < 24 && OWN.iter().any(|word| byte_class::contains_ignoring_case(value, word.as_bytes())) {
         return true;
     }
     // A type: a capital, then humps.
-    let digits = value.iter().filter(|b| class::is(**b, DIGIT)).count();
-    let humps = value.iter().filter(|b| class::is(**b, UPPER)).count();
-    let lower = value.iter().filter(|b| class::is(**b, LOWER)).count();
-    class::is(value[0], UPPER) && digits <= 3 && lower >= 2 * humps && value.len() < 24
+    let digits = value.iter().filter(|b| byte_class::is(**b, DIGIT)).count();
+    let humps = value.iter().filter(|b| byte_class::is(**b, UPPER)).count();
+    let lower = value.iter().filter(|b| byte_class::is(**b, LOWER)).count();
+    byte_class::is(value[0], UPPER) && digits <= 3 && lower >= 2 * humps && value.len() < 24
 }
 
 /// Whether the value is a path through objects: `args.p2.value`.
@@ -184,17 +188,17 @@ fn is_dotted_name(value: &[u8]) -> bool {
     value.contains(&b'.')
         && value.len() < 64
         && value.split(|b| *b == b'.').all(|part| {
-            let digits = part.iter().filter(|b| class::is(**b, DIGIT)).count();
-            part.first().is_some_and(|b| !class::is(*b, DIGIT)) && digits * 3 <= part.len()
+            let digits = part.iter().filter(|b| byte_class::is(**b, DIGIT)).count();
+            part.first().is_some_and(|b| !byte_class::is(*b, DIGIT)) && digits * 3 <= part.len()
         })
 }
 
 /// Whether something in quotes is a name (`user_password`, `X-Api-Key`, `auth.token`), a label or a message
 /// rather than a value.
 pub fn is_label(value: &[u8]) -> bool {
-    !value.iter().any(|b| class::is(*b, DIGIT))
+    !value.iter().any(|b| byte_class::is(*b, DIGIT))
         && value.iter().all(|b| {
-            class::is(*b, LOWER | UPPER)
+            byte_class::is(*b, LOWER | UPPER)
                 || !b.is_ascii()
                 || matches!(b, b'_' | b'-' | b'.' | b'/' | b':' | b' ' | b'\'')
         })
@@ -203,13 +207,13 @@ pub fn is_label(value: &[u8]) -> bool {
 /// Whether the value is where a secret is kept rather than the secret.
 pub fn is_location(value: &[u8]) -> bool {
     value.starts_with(b"/")
-        && value[1..].iter().all(|b| class::is(*b, ALNUM) || matches!(b, b'/' | b'.' | b'_' | b'-'))
+        && value[1..].iter().all(|b| byte_class::is(*b, ALNUM) || matches!(b, b'/' | b'.' | b'_' | b'-'))
         && value.len() < 200
         && (value[1..].contains(&b'/') && value.split(|b| *b == b'/').filter(|p| p.len() >= 2).count() >= 2)
         || value.starts_with(b"./")
         || value.starts_with(b"../")
         || value.starts_with(b"~/")
-        || class::contains(&value[..value.len().min(24)], b"://")
+        || byte_class::contains(&value[..value.len().min(24)], b"://")
         || value.starts_with(b"arn:")
         || value.starts_with(b"projects/")
         || value.starts_with(b"file:")

@@ -5,9 +5,9 @@
 //! for a place of its own between blanks or quotes, and for a name in front, if there is one, that does not
 //! explain it.
 
-use crate::class::{self, ALNUM, CLASS, DIGIT, LOWER, PLUS_SLASH, UPPER, WORD};
+use crate::byte_class::{self, ALNUM, CLASS, DIGIT, LOWER, PLUS_SLASH, UPPER, WORD};
 use crate::values::is_placeholder;
-use crate::view::{Found, View};
+use crate::window::{Found, View};
 
 const SHORTEST: usize = 32;
 const LONGEST: usize = 100;
@@ -78,14 +78,16 @@ const ENCODED: &[&[u8]] =
 pub fn token(view: &View<'_>) -> Option<Found> {
     let length = view.end - view.start;
     let next = view.byte(view.end);
-    if class::is(next, PLUS_SLASH) {
-        if class::is(view.before(), PLUS_SLASH | class::DOT) || view.classes & class::JOINER != 0 {
+    if byte_class::is(next, PLUS_SLASH) {
+        if byte_class::is(view.before(), PLUS_SLASH | byte_class::DOT)
+            || view.classes & byte_class::JOINER != 0
+        {
             None
         } else {
             base64(view)
         }
     } else if (SHORTEST..=LONGEST).contains(&length) && view.classes & ALNUM == ALNUM {
-        let padded = class::run_end(view.bytes, view.end, class::PAD, 2);
+        let padded = byte_class::run_end(view.bytes, view.end, byte_class::PAD, 2);
         judge(view, padded)
     } else {
         None
@@ -95,8 +97,8 @@ pub fn token(view: &View<'_>) -> Option<Found> {
 /// Base64 with `+` or `/` in it also fits many paths, so only the lengths of common keys count.
 #[inline(never)]
 fn base64(view: &View<'_>) -> Option<Found> {
-    let end = class::run_end(view.bytes, view.start, ALNUM | PLUS_SLASH, LONGEST + 1);
-    let padded = class::run_end(view.bytes, end, class::PAD, 2);
+    let end = byte_class::run_end(view.bytes, view.start, ALNUM | PLUS_SLASH, LONGEST + 1);
+    let padded = byte_class::run_end(view.bytes, end, byte_class::PAD, 2);
     let common = match padded - end {
         0 => end - view.start == 40,
         _ => matches!(padded - view.start, 44 | 88),
@@ -130,7 +132,7 @@ fn judge(view: &View<'_>, end: usize) -> Option<Found> {
 /// mean a secret are in the table.
 fn has_small_prefix(text: &[u8]) -> bool {
     let joint = text.iter().take(16).position(|b| matches!(b, b'_' | b'-'));
-    joint.is_some_and(|at| text[..at].iter().all(|b| class::is(*b, LOWER | DIGIT)))
+    joint.is_some_and(|at| text[..at].iter().all(|b| byte_class::is(*b, LOWER | DIGIT)))
 }
 
 fn is_random(text: &[u8]) -> bool {
@@ -181,7 +183,7 @@ fn is_explained(view: &View<'_>) -> bool {
         return false;
     }
     let before = &before[..before.len() - signs];
-    let length = before.iter().rev().take(40).take_while(|b| class::is(**b, WORD)).count();
+    let length = before.iter().rev().take(40).take_while(|b| byte_class::is(**b, WORD)).count();
     let name = &before[before.len() - length..];
-    EXPLAINS.iter().any(|word| class::contains_ignoring_case(name, word.as_bytes()))
+    EXPLAINS.iter().any(|word| byte_class::contains_ignoring_case(name, word.as_bytes()))
 }

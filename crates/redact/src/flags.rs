@@ -1,11 +1,11 @@
 //! Secrets on command lines and in files where only a blank or a position stands before them: `--password x`,
 //! `mysql -px`, `curl -u me:x`, `.netrc`, `.pgpass`, SQL.
 
-use crate::class::{self, ALNUM, DIGIT};
+use crate::byte_class::{self, ALNUM, DIGIT};
 use crate::names::{self, Family, Named};
 use crate::pairs;
 use crate::values;
-use crate::view::{Found, MARK, View};
+use crate::window::{Found, MARK, View};
 
 const PASSWORD: Named = Named { family: Family::Password, kind: "password", shouted: false };
 
@@ -77,7 +77,7 @@ fn spoken(view: &View<'_>, start: usize) -> Option<Found> {
         return quoted_password(view, quoted);
     }
     let line = line_before(view);
-    if !class::contains(line, b"login ") && !class::contains(line, b"machine ") {
+    if !byte_class::contains(line, b"login ") && !byte_class::contains(line, b"machine ") {
         return None;
     }
     let netrc = Named { kind: "netrc-password", ..PASSWORD };
@@ -106,12 +106,12 @@ fn user_and_password(view: &View<'_>, start: usize) -> Option<Found> {
     let pair = &view.bytes[start..start + length];
     let colon = pair.iter().position(|b| *b == b':')?;
     let (user, password) = (&pair[..colon], &pair[colon + 1..]);
-    let number = |text: &[u8]| text.iter().all(|b| class::is(*b, DIGIT));
+    let number = |text: &[u8]| text.iter().all(|b| byte_class::is(*b, DIGIT));
     if user.is_empty()
         || user.contains(&b'/')
         || password.len() < 3
         || number(user) && number(password)
-        || class::contains(pair, MARK)
+        || byte_class::contains(pair, MARK)
         || values::is_placeholder(password)
         || crate::code::is_dull(password)
     {
@@ -130,7 +130,7 @@ pub fn pgpass(view: &View<'_>) -> Option<Found> {
         let field = at + 1;
         at = field;
         while at < field + 64
-            && (class::is(view.byte(at), class::WORD) || matches!(view.byte(at), b'*' | b'.'))
+            && (byte_class::is(view.byte(at), byte_class::WORD) || matches!(view.byte(at), b'*' | b'.'))
         {
             at += 1;
         }
@@ -147,7 +147,7 @@ pub fn pgpass(view: &View<'_>) -> Option<Found> {
         .take_while(|b| b.is_ascii_graphic() && !is_quote(**b) && **b != b'\\')
         .count();
     let password = &view.bytes[start..start + length];
-    ((3..256).contains(&length) && !class::contains(password, MARK) && !values::is_placeholder(password))
+    ((3..256).contains(&length) && !byte_class::contains(password, MARK) && !values::is_placeholder(password))
         .then(|| Found::new(start, start + length, "pgpass-password"))
 }
 
@@ -164,7 +164,7 @@ fn command_before(view: &View<'_>, programs: &[&[u8]]) -> bool {
             return false;
         }
         let begins = |program: &&[u8]| program[0] == byte && before[at..].starts_with(program);
-        let apart = byte == b' ' || at == 0 || !class::is(before[at - 1], ALNUM);
+        let apart = byte == b' ' || at == 0 || !byte_class::is(before[at - 1], ALNUM);
         if apart && programs.iter().any(begins) {
             return true;
         }

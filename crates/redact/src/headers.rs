@@ -1,11 +1,11 @@
 //! The schemes of HTTP authorization, wherever they stand: in a header, in a command, in a variable.
 
-use crate::class::{self, WORD};
+use crate::byte_class::{self, WORD};
 use crate::names::is_one_of;
 use crate::pairs::own_kind;
 use crate::prefixes::plausible;
-use crate::shapes::is_encoded_pair;
-use crate::view::{Found, View};
+use crate::structural::is_encoded_pair;
+use crate::window::{Found, View};
 
 const LONGEST: usize = 8 * 1024;
 
@@ -21,7 +21,8 @@ pub fn credentials(view: &View<'_>) -> Option<Found> {
     let start = view.skip_blanks(view.end);
     let mut end = start;
     while end < start + LONGEST
-        && (class::is(view.byte(end), WORD | class::BASE64) || matches!(view.byte(end), b'.' | b'~'))
+        && (byte_class::is(view.byte(end), WORD | byte_class::BASE64)
+            || matches!(view.byte(end), b'.' | b'~'))
     {
         end += 1;
     }
@@ -43,7 +44,7 @@ pub fn credentials(view: &View<'_>) -> Option<Found> {
 /// [`credentials`] knows, since it comes to them by itself.
 pub fn after_scheme(view: &View<'_>, start: usize, end: usize) -> Option<usize> {
     let value = &view.bytes[start..end];
-    let word = value.iter().take(24).take_while(|b| class::is(**b, WORD)).count();
+    let word = value.iter().take(24).take_while(|b| byte_class::is(**b, WORD)).count();
     if word == 0 || value.get(word) != Some(&b' ') {
         return Some(start);
     }

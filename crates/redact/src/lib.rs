@@ -12,10 +12,9 @@
 //!
 //! A secret becomes `[redacted:KIND]`; what is around it stays, so that the text can still be read.
 
-mod class;
+mod byte_class;
 mod code;
 mod entropy;
-mod examine;
 mod flags;
 mod headers;
 mod json;
@@ -23,14 +22,15 @@ mod names;
 mod pairs;
 mod pem;
 mod prefixes;
+mod rules;
 mod scan;
-mod shapes;
 mod stream;
+mod structural;
 mod table;
 mod url;
 mod values;
 mod vendors;
-mod view;
+mod window;
 
 use std::borrow::Cow;
 

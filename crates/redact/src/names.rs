@@ -4,7 +4,7 @@
 //! `clientSecret`, `x-api-key`), unless something in it says that the value is something else
 //! (`max_tokens`, `password_hint`, `public_key`).
 
-use crate::class::{self, DIGIT, LOWER, UPPER};
+use crate::byte_class::{self, DIGIT, LOWER, UPPER};
 use crate::vendors;
 
 /// What a name says about its value.
@@ -56,9 +56,9 @@ impl<'a> Parts<'a> {
             if byte == b'_' || byte == b'-' {
                 this.push(&name[start..at]);
                 start = at + 1;
-            } else if at > start && class::is(byte, UPPER) {
-                let after_lower = class::is(name[at - 1], LOWER | DIGIT);
-                let before_lower = name.get(at + 1).is_some_and(|b| class::is(*b, LOWER));
+            } else if at > start && byte_class::is(byte, UPPER) {
+                let after_lower = byte_class::is(name[at - 1], LOWER | DIGIT);
+                let before_lower = name.get(at + 1).is_some_and(|b| byte_class::is(*b, LOWER));
                 if after_lower || before_lower {
                     this.push(&name[start..at]);
                     start = at;
@@ -196,7 +196,7 @@ pub fn announces(name: &[u8]) -> Option<Named> {
     let parts = Parts::of(name);
     let mut all = parts.all();
     while let [rest @ .., last] = all {
-        let number = last.iter().all(|b| class::is(*b, DIGIT));
+        let number = last.iter().all(|b| byte_class::is(*b, DIGIT));
         if rest.is_empty() || !(number || is_one_of(last, WHICH)) {
             break;
         }
@@ -217,7 +217,8 @@ pub fn announces(name: &[u8]) -> Option<Named> {
     if kind == "wallet-mnemonic" {
         family = Family::Phrase;
     }
-    let shouted = !name.iter().any(|b| class::is(*b, LOWER)) && name.iter().any(|b| class::is(*b, UPPER));
+    let shouted =
+        !name.iter().any(|b| byte_class::is(*b, LOWER)) && name.iter().any(|b| byte_class::is(*b, UPPER));
     Some(Named { family, kind, shouted })
 }
 
@@ -227,7 +228,7 @@ pub fn may_announce(name: &[u8]) -> bool {
         return false;
     }
     let mut last = name.len() - 1;
-    if class::is(name[last], DIGIT) || name.len() > 8 && name.contains(&b'_') {
+    if byte_class::is(name[last], DIGIT) || name.len() > 8 && name.contains(&b'_') {
         // A number or an ending may hide the word.
         return true;
     }
@@ -241,7 +242,7 @@ pub fn may_announce(name: &[u8]) -> bool {
 }
 
 fn trim_number(part: &[u8]) -> &[u8] {
-    let end = part.iter().rposition(|b| !class::is(*b, DIGIT)).map_or(part.len(), |at| at + 1);
+    let end = part.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(part.len(), |at| at + 1);
     &part[..end]
 }
 

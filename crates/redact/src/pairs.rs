@@ -4,11 +4,11 @@
 //! command, in a file of settings, in code. This takes the dress off; whether the value is a secret is
 //! decided in [`values`].
 
-use crate::class::{self, ALNUM, WORD};
+use crate::byte_class::{self, ALNUM, WORD};
 use crate::names::{self, Family, Named};
 use crate::values::{self, Written};
-use crate::view::{Found, LONGEST_VALUE, View};
-use crate::{headers, prefixes, shapes};
+use crate::window::{Found, LONGEST_VALUE, View};
+use crate::{headers, prefixes, structural};
 
 /// How many `=` and `:` a value without quotes may have. Where names stand close together, each of them would
 /// otherwise be followed by a long value, and looking at them all would take the square of the time.
@@ -64,10 +64,11 @@ fn judge(view: &View<'_>, named: &Named, mut place: Place) -> Option<Found> {
 
 /// What the value is by its own shape, which says more than the name.
 pub fn own_kind(view: &View<'_>, start: usize, end: usize) -> Option<&'static str> {
-    let run_end = class::run_end(view.bytes, start, WORD, LONGEST_VALUE);
-    let own = View { start, end: run_end, classes: class::classes(&view.bytes[start..run_end]), ..*view };
+    let run_end = byte_class::run_end(view.bytes, start, WORD, LONGEST_VALUE);
+    let own =
+        View { start, end: run_end, classes: byte_class::classes(&view.bytes[start..run_end]), ..*view };
     prefixes::token_at(&own, start)
-        .or_else(|| shapes::token(&own))
+        .or_else(|| structural::token(&own))
         .filter(|found| found.start == start && found.end == end)
         .map(|found| found.kind)
 }
@@ -161,7 +162,7 @@ fn after_type(view: &View<'_>, start: usize) -> Option<Place> {
     while at < start + 40 {
         match view.byte(at) {
             b'=' if at > start => break,
-            b if class::is(b, ALNUM) || matches!(b, b'&' | b'\'' | b'_' | b'<' | b'>' | b'?' | b' ') => {
+            b if byte_class::is(b, ALNUM) || matches!(b, b'&' | b'\'' | b'_' | b'<' | b'>' | b'?' | b' ') => {
                 at += 1
             }
             _ => return None,

@@ -5,8 +5,8 @@
 //! be cut short and it may be longer than any buffer, so it is dropped piece by piece while it looks like
 //! one. The frame stays: it says what was there.
 
-use crate::class::{self, ALNUM, BASE64, DIGIT, JOINER, PAD, PLUS_SLASH, WORD};
-use crate::view::{Found, Then, View};
+use crate::byte_class::{self, ALNUM, BASE64, DIGIT, JOINER, PAD, PLUS_SLASH, WORD};
+use crate::window::{Found, Then, View};
 
 /// So many characters of base64 are taken for a line of a key.
 const LINE: usize = 20;
@@ -20,12 +20,14 @@ pub fn key(view: &View<'_>) -> Option<Found> {
     let label = view.bytes.get(view.end..)?;
     let length = label.windows(5).take(60).position(|w| w == b"-----")?;
     let label = &label[..length];
-    if !class::contains(label, b"PRIVATE KEY") || label.iter().any(|b| !class::is(*b, ALNUM) && *b != b' ') {
+    if !byte_class::contains(label, b"PRIVATE KEY")
+        || label.iter().any(|b| !byte_class::is(*b, ALNUM) && *b != b' ')
+    {
         return None;
     }
-    let kind = if class::contains(label, b"OPENSSH") {
+    let kind = if byte_class::contains(label, b"OPENSSH") {
         "ssh-private-key"
-    } else if class::contains(label, b"PGP") {
+    } else if byte_class::contains(label, b"PGP") {
         "pgp-private-key"
     } else {
         "private-key"
@@ -36,7 +38,7 @@ pub fn key(view: &View<'_>) -> Option<Found> {
 /// The key after PuTTY's `Private-Lines: 14`.
 pub fn putty_key(view: &View<'_>) -> Option<Found> {
     let count = view.skip_blanks(view.end + 1);
-    let end = class::run_end(view.bytes, count, DIGIT, 4);
+    let end = byte_class::run_end(view.bytes, count, DIGIT, 4);
     if end == count { None } else { body(view, end, "putty-private-key") }
 }
 
@@ -55,7 +57,7 @@ fn body(view: &View<'_>, from: usize, kind: &'static str) -> Option<Found> {
 
 /// `Proc-Type: 4,ENCRYPTED` and the like.
 fn header(bytes: &[u8], at: usize) -> Option<usize> {
-    let name = class::run_end(bytes, at, ALNUM | JOINER, 24);
+    let name = byte_class::run_end(bytes, at, ALNUM | JOINER, 24);
     if name == at || bytes.get(name..name + 2) != Some(b": ") {
         return None;
     }
@@ -77,7 +79,7 @@ pub fn body_continues(bytes: &[u8], at: usize) -> Option<usize> {
 fn base64_end(bytes: &[u8], at: usize) -> usize {
     let mut end = at;
     loop {
-        end = class::run_end(bytes, end, BASE64, 4096 - (end - at).min(4096));
+        end = byte_class::run_end(bytes, end, BASE64, 4096 - (end - at).min(4096));
         // Some writers of JSON escape the slash.
         if end - at < 4000 && bytes.get(end..end + 2) == Some(b"\\/") {
             end += 2;
@@ -98,10 +100,10 @@ fn line(bytes: &[u8], at: usize) -> Option<usize> {
     }
     let after = separation(bytes, end);
     let rest = bytes.get(after..).unwrap_or(b"");
-    let checksum = class::is(bytes[at], PAD) && end - at == 5;
+    let checksum = byte_class::is(bytes[at], PAD) && end - at == 5;
     let followed = rest.starts_with(b"-----END")
         || rest.starts_with(b"Private-MAC")
-        || after > end && rest.first() == Some(&b'=') && class::run_end(rest, 0, BASE64, 6) == 5;
+        || after > end && rest.first() == Some(&b'=') && byte_class::run_end(rest, 0, BASE64, 6) == 5;
     (followed || checksum).then_some(end)
 }
 
@@ -139,14 +141,14 @@ fn escape(rest: &[u8]) -> usize {
 
 /// The length of a line number with what stands between it and the line.
 fn number(rest: &[u8]) -> usize {
-    let digits = class::run_end(rest, 0, DIGIT, 7);
+    let digits = byte_class::run_end(rest, 0, DIGIT, 7);
     if digits == 0 || digits == 7 {
         return 0;
     }
     match rest.get(digits..) {
         Some([b'\t' | b'|' | b':', ..]) => digits + 1,
         Some([0xe2, 0x86, 0x92, ..]) => digits + 3,
-        Some(tail @ [b'\\', ..]) if escape(tail) > 0 && !class::is(tail[1], WORD | PLUS_SLASH) => digits,
+        Some(tail @ [b'\\', ..]) if escape(tail) > 0 && !byte_class::is(tail[1], WORD | PLUS_SLASH) => digits,
         Some([b'\\', b't', ..]) => digits + 2,
         Some([b'\\', b'u', b'2', b'1', b'9', b'2', ..]) => digits + 6,
         _ => 0,

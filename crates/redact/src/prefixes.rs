@@ -4,10 +4,10 @@
 //! each beginning that some prefix has. Both the bits and the order by first byte are computed by
 //! the compiler.
 
-use crate::class::{self, ALNUM, DIGIT, DOT, LOWER, PAD, UPPER, WORD};
+use crate::byte_class::{self, ALNUM, DIGIT, DOT, LOWER, PAD, UPPER, WORD};
 use crate::table::{COUNT, RULES, Rule};
 use crate::values;
-use crate::view::{Found, View};
+use crate::window::{Found, View};
 
 struct Index {
     /// Rows in the order of their first byte; rows with the same one stay in the order of the table.
@@ -80,7 +80,7 @@ fn matches(view: &View<'_>, at: usize, rule: &Rule) -> Option<Found> {
         return None;
     }
     let body = at + rule.prefix.len();
-    let mut end = class::run_end(view.bytes, body, rule.chars, rule.most + 1);
+    let mut end = byte_class::run_end(view.bytes, body, rule.chars, rule.most + 1);
     if rule.chars & DOT != 0 {
         // The full stop of a sentence is not a part of the token.
         while end > body && view.bytes[end - 1] == b'.' {
@@ -88,7 +88,7 @@ fn matches(view: &View<'_>, at: usize, rule: &Rule) -> Option<Found> {
         }
     }
     let length = end - body;
-    if length < rule.least || length > rule.most || class::is(view.byte(end), WORD & !rule.chars) {
+    if length < rule.least || length > rule.most || byte_class::is(view.byte(end), WORD & !rule.chars) {
         return None;
     }
     let text = &view.bytes[body..end];
@@ -102,29 +102,32 @@ fn matches(view: &View<'_>, at: usize, rule: &Rule) -> Option<Found> {
 /// Whether the text after a prefix could have been drawn at random: identifiers that happen to begin like
 /// a token are words, and the tokens in documentation are rows of one letter.
 pub fn plausible(text: &[u8]) -> bool {
-    let classes = class::classes(text);
+    let classes = byte_class::classes(text);
     let mixed = classes & (UPPER | LOWER) == UPPER | LOWER;
-    let some_digits = text.iter().filter(|b| class::is(**b, DIGIT)).count() >= 2;
-    (some_digits || mixed && !words(text)) && class::distinct(text, 6) >= 6 && !values::is_placeholder(text)
+    let some_digits = text.iter().filter(|b| byte_class::is(**b, DIGIT)).count() >= 2;
+    (some_digits || mixed && !words(text))
+        && byte_class::distinct(text, 6) >= 6
+        && !values::is_placeholder(text)
 }
 
 /// Whether the text is words with joints: `SomeLongName`, `some-Long_name`.
 fn words(text: &[u8]) -> bool {
-    let humps = text.windows(2).filter(|w| class::is(w[0], LOWER) && class::is(w[1], UPPER)).count();
-    let runs = text.split(|b| !class::is(*b, ALNUM | PAD)).filter(|part| !part.is_empty()).count();
+    let humps =
+        text.windows(2).filter(|w| byte_class::is(w[0], LOWER) && byte_class::is(w[1], UPPER)).count();
+    let runs = text.split(|b| !byte_class::is(*b, ALNUM | PAD)).filter(|part| !part.is_empty()).count();
     (humps + runs) * 4 <= text.len()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::class::{HEX, JOINER, PLUS_SLASH};
+    use crate::byte_class::{HEX, JOINER, PLUS_SLASH};
     use crate::redact;
 
     /// A body of `length` bytes of the classes, the same one every time.
     fn body(chars: u8, length: usize) -> String {
         let all: Vec<u8> = (b'!'..=b'~')
-            .filter(|b| class::is(*b, chars & !(JOINER | PLUS_SLASH | PAD | DOT)))
+            .filter(|b| byte_class::is(*b, chars & !(JOINER | PLUS_SLASH | PAD | DOT)))
             .filter(|b| chars & HEX == 0 || chars & ALNUM != 0 || !b.is_ascii_uppercase())
             .collect();
         let mut seed = 7usize;

@@ -7,9 +7,9 @@
 //! After a replacement no decision looks back past it. A mark that is already in the text has the same
 //! effect, so that a second pass over the result takes the same decisions as the first.
 
-use crate::class::{self, CLASS, WORD};
-use crate::view::{AHEAD, BEHIND, LONGEST_RUN, MARK, Then, View, mark_end};
-use crate::{examine, pem};
+use crate::byte_class::{self, CLASS, WORD};
+use crate::window::{AHEAD, BEHIND, LONGEST_RUN, MARK, Then, View, mark_end};
+use crate::{pem, rules};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -46,7 +46,7 @@ impl Output {
 
     fn replace(&mut self, buffer: &[u8], start: usize, end: usize, kind: &str) {
         self.drop_to(buffer, start, end);
-        self.bytes.extend_from_slice(crate::view::MARK);
+        self.bytes.extend_from_slice(crate::window::MARK);
         self.bytes.extend_from_slice(kind.as_bytes());
         self.bytes.push(b']');
         self.replaced += 1;
@@ -86,13 +86,13 @@ impl Scanner {
             match self.state {
                 State::Text => self.text(buffer, limit, out),
                 State::LongRun => {
-                    self.pos = class::run_end(buffer, self.pos, WORD, usize::MAX);
+                    self.pos = byte_class::run_end(buffer, self.pos, WORD, usize::MAX);
                     if self.pos < buffer.len() {
                         self.state = State::Text;
                     }
                 }
                 State::DropRun(mask) => {
-                    let end = class::run_end(buffer, self.pos, mask, usize::MAX);
+                    let end = byte_class::run_end(buffer, self.pos, mask, usize::MAX);
                     out.drop_to(buffer, self.pos, end);
                     (self.pos, self.floor) = (end, end);
                     if self.pos < buffer.len() {
@@ -151,7 +151,7 @@ impl Scanner {
                 classes,
             };
             // What touches a mark was looked at together with what the mark replaced, and left.
-            if let Some(found) = examine::run(view).filter(|found| !view.has(found.end, MARK)) {
+            if let Some(found) = rules::run(view).filter(|found| !view.has(found.end, MARK)) {
                 out.replace(buffer, from + found.start, from + found.end, found.kind);
                 pos = from + found.end;
                 self.floor = pos;

@@ -43,9 +43,9 @@ impl Stream {
         let out = self.advance(false);
         let spent = self.scanner.spent().min(self.done);
         // Moving what is held for every small piece would cost more than the scan.
-        if spent > crate::view::AHEAD || spent * 2 > self.held.len() {
+        if spent > crate::window::AHEAD || spent * 2 > self.held.len() {
             self.held.drain(..spent);
-            self.held.shrink_to(4 * crate::view::AHEAD);
+            self.held.shrink_to(4 * crate::window::AHEAD);
             self.scanner.shift(spent);
             self.done -= spent;
         }

@@ -4,7 +4,7 @@
 //! before shorter ones that they begin with, since the first row that fits wins.
 //! A row asks for enough characters that a word or an identifier does not fit by chance.
 
-use crate::class::{ALNUM, BASE64, DIGIT, DOT, HEX, JOINER, LOWER, PAD, PLUS_SLASH, UPPER, WORD};
+use crate::byte_class::{ALNUM, BASE64, DIGIT, DOT, HEX, JOINER, LOWER, PAD, PLUS_SLASH, UPPER, WORD};
 
 /// One kind of token.
 #[derive(Clone, Copy)]

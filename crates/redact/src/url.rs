@@ -1,10 +1,10 @@
 //! Passwords in addresses: `postgres://me:secret@host/db`. Only the password goes; the rest says where.
 
-use crate::class::{self, HEX};
+use crate::byte_class::{self, HEX};
 use crate::code;
 use crate::prefixes::plausible;
 use crate::values::is_placeholder;
-use crate::view::{Found, MARK, View};
+use crate::window::{Found, MARK, View};
 
 /// The longest authority that is looked at.
 const LONGEST: usize = 1024;
@@ -29,8 +29,8 @@ pub fn password(view: &View<'_>) -> Option<Found> {
         return token_as_user(view, start, user_info, &rest[at_sign? + 1..length]);
     };
     let password = &user_info[colon + 1..];
-    let hidden = is_placeholder(password) && !password.iter().all(|b| class::is(*b, class::ALNUM));
-    if password.is_empty() || class::contains(user_info, MARK) || hidden || is_a_stand_in(password) {
+    let hidden = is_placeholder(password) && !password.iter().all(|b| byte_class::is(*b, byte_class::ALNUM));
+    if password.is_empty() || byte_class::contains(user_info, MARK) || hidden || is_a_stand_in(password) {
         return None;
     }
     Some(Found::new(start + colon + 1, start + user_info.len(), "url-password"))
@@ -38,7 +38,7 @@ pub fn password(view: &View<'_>) -> Option<Found> {
 
 fn is_a_stand_in(password: &[u8]) -> bool {
     matches!(password[0], b'$' | b'{' | b'<' | b'*' | b'[' | b'%' | b'(') && is_placeholder(password)
-        || class::distinct(password, 2) < 2
+        || byte_class::distinct(password, 2) < 2
         || code::is_dull(password)
         || is_placeholder(password)
 }
@@ -46,11 +46,15 @@ fn is_a_stand_in(password: &[u8]) -> bool {
 /// `https://token@host`, and the key of a Sentry project.
 fn token_as_user(view: &View<'_>, start: usize, user: &[u8], host: &[u8]) -> Option<Found> {
     let end = start + user.len();
-    if class::contains(host, b"sentry") && user.len() == 32 && user.iter().all(|b| class::is(*b, HEX)) {
+    if byte_class::contains(host, b"sentry")
+        && user.len() == 32
+        && user.iter().all(|b| byte_class::is(*b, HEX))
+    {
         return Some(Found::new(start, end, "sentry-dsn"));
     }
     let own = crate::pairs::own_kind(view, start, end);
-    if own.is_some() || user.len() >= 24 && user.iter().all(|b| class::is(*b, class::WORD)) && plausible(user)
+    if own.is_some()
+        || user.len() >= 24 && user.iter().all(|b| byte_class::is(*b, byte_class::WORD)) && plausible(user)
     {
         return Some(Found::new(start, end, own.unwrap_or("url-token")));
     }

@@ -1,10 +1,10 @@
 //! Whether a value is a secret, given the name in front of it and how the two are written.
 
-use crate::class::{self, ALNUM, DIGIT, LOWER, UPPER};
+use crate::byte_class::{self, ALNUM, DIGIT, LOWER, UPPER};
 use crate::code;
 use crate::names::{Family, Named};
-use crate::shapes::is_encoded_pair;
-use crate::view::{LONGEST_VALUE, MARK};
+use crate::structural::is_encoded_pair;
+use crate::window::{LONGEST_VALUE, MARK};
 
 /// How a value is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,18 +22,18 @@ pub enum Written {
 /// Whether the value only stands for a secret: a variable, a gap to fill in, an example.
 pub fn is_placeholder(value: &[u8]) -> bool {
     let gap = match value {
-        [b'$', next, ..] => class::is(*next, LOWER | UPPER) || matches!(next, b'{' | b'(' | b'_'),
+        [b'$', next, ..] => byte_class::is(*next, LOWER | UPPER) || matches!(next, b'{' | b'(' | b'_'),
         [b'#', b'{', ..] | [b'%', b's' | b'd' | b'v' | b'(' | b'{', ..] => true,
         [b'<', .., b'>'] | [b'{', .., b'}'] | [b'[', .., b']'] | [b'%', .., b'%'] | [b'(', .., b')'] => true,
         [b'{' | b'<', ..] => true,
         _ => false,
     };
-    gap || class::contains(value, b"${")
-        || class::contains(value, b"{{")
-        || class::contains(value, b"$(")
-        || class::contains(value, b"...")
-        || class::contains(value, "…".as_bytes())
-        || value.len() >= 4 && class::distinct(value, 3) < 3
+    gap || byte_class::contains(value, b"${")
+        || byte_class::contains(value, b"{{")
+        || byte_class::contains(value, b"$(")
+        || byte_class::contains(value, b"...")
+        || byte_class::contains(value, "…".as_bytes())
+        || value.len() >= 4 && byte_class::distinct(value, 3) < 3
         || has_filler(value)
 }
 
@@ -86,7 +86,7 @@ fn has_filler(value: &[u8]) -> bool {
 
 /// Whether `value` is a secret, if `named` stands before it.
 pub fn is_secret(named: &Named, value: &[u8], written: Written) -> bool {
-    if value.len() < 4 || value.len() > LONGEST_VALUE || class::contains(value, MARK) {
+    if value.len() < 4 || value.len() > LONGEST_VALUE || byte_class::contains(value, MARK) {
         return false;
     }
     if matches!(named.family, Family::Cookies | Family::SetCookie) {
@@ -103,14 +103,16 @@ pub fn is_secret(named: &Named, value: &[u8], written: Written) -> bool {
     if !(quoted || data && is_plain_word(value)) && code::is_expression(value) {
         return false;
     }
-    let classes = class::classes(value);
+    let classes = byte_class::classes(value);
     let blank = value.contains(&b' ');
     match named.family {
         Family::Phrase => is_phrase(value) || !blank && is_password(value, data),
         Family::Password | Family::Secret if blank => false,
         Family::Password => is_password(value, data),
         Family::Secret if named.kind == "connection-string" || named.kind == "dsn" => {
-            value.len() >= 16 && !code::is_label(value) && class::contains_ignoring_case(value, b"password=")
+            value.len() >= 16
+                && !code::is_label(value)
+                && byte_class::contains_ignoring_case(value, b"password=")
         }
         Family::Secret => is_password(value, data) && (value.len() >= 8 || classes & DIGIT != 0),
         Family::Token => !blank && is_token(value),
@@ -122,7 +124,7 @@ pub fn is_secret(named: &Named, value: &[u8], written: Written) -> bool {
 }
 
 fn is_plain_word(value: &[u8]) -> bool {
-    value.iter().all(|b| class::is(*b, ALNUM))
+    value.iter().all(|b| byte_class::is(*b, ALNUM))
 }
 
 /// A password has something that a label has not; in data it may also be a word in small letters.
@@ -130,17 +132,17 @@ fn is_password(value: &[u8], data: bool) -> bool {
     if !code::is_label(value) {
         return !is_type_name(value);
     }
-    let small = value.iter().all(|b| class::is(*b, LOWER) || *b == b'-');
-    let first_only = value[1..].iter().all(|b| class::is(*b, LOWER));
-    let plain = value.iter().all(|b| class::is(*b, LOWER | UPPER | class::JOINER));
+    let small = value.iter().all(|b| byte_class::is(*b, LOWER) || *b == b'-');
+    let first_only = value[1..].iter().all(|b| byte_class::is(*b, LOWER));
+    let plain = value.iter().all(|b| byte_class::is(*b, LOWER | UPPER | byte_class::JOINER));
     data && plain && value.len() >= 6 && (small || !first_only && !value.contains(&b'_'))
         || value.len() >= 24 && is_drawn(value)
 }
 
 /// A token is drawn by a machine: letters and digits, or long and of both cases.
 fn is_token(value: &[u8]) -> bool {
-    let classes = class::classes(value);
-    let digits = value.iter().filter(|b| class::is(**b, DIGIT)).count();
+    let classes = byte_class::classes(value);
+    let digits = value.iter().filter(|b| byte_class::is(**b, DIGIT)).count();
     if classes & (LOWER | UPPER) == 0 {
         return digits >= 20;
     }
@@ -158,12 +160,12 @@ fn is_token(value: &[u8]) -> bool {
 /// Whether the value is words and numbers with joints between them: `gpt-4-turbo-2024-04-09`.
 fn is_words(value: &[u8]) -> bool {
     let mut parts = 0;
-    let whole = value.split(|b| !class::is(*b, ALNUM)).filter(|part| !part.is_empty()).all(|part| {
+    let whole = value.split(|b| !byte_class::is(*b, ALNUM)).filter(|part| !part.is_empty()).all(|part| {
         parts += 1;
-        let letters = part.iter().all(|b| class::is(*b, LOWER))
-            || part.iter().all(|b| class::is(*b, UPPER))
-            || class::is(part[0], UPPER) && part[1..].iter().all(|b| class::is(*b, LOWER));
-        part.len() <= 14 && (letters || part.len() <= 5 || part.iter().all(|b| class::is(*b, DIGIT)))
+        let letters = part.iter().all(|b| byte_class::is(*b, LOWER))
+            || part.iter().all(|b| byte_class::is(*b, UPPER))
+            || byte_class::is(part[0], UPPER) && part[1..].iter().all(|b| byte_class::is(*b, LOWER));
+        part.len() <= 14 && (letters || part.len() <= 5 || part.iter().all(|b| byte_class::is(*b, DIGIT)))
     });
     whole && parts >= 2
 }
@@ -172,29 +174,29 @@ fn is_words(value: &[u8]) -> bool {
 fn is_drawn(value: &[u8]) -> bool {
     let changes = value
         .windows(2)
-        .filter(|w| class::CLASS[w[0] as usize] & 7 != class::CLASS[w[1] as usize] & 7)
+        .filter(|w| byte_class::CLASS[w[0] as usize] & 7 != byte_class::CLASS[w[1] as usize] & 7)
         .count();
-    value.len() >= 16 && changes * 3 > value.len() && class::distinct(value, 10) >= 10
+    value.len() >= 16 && changes * 3 > value.len() && byte_class::distinct(value, 10) >= 10
 }
 
 fn ends_in_number(value: &[u8]) -> bool {
-    let stem = value.iter().rposition(|b| !class::is(*b, DIGIT)).map_or(0, |at| at + 1);
+    let stem = value.iter().rposition(|b| !byte_class::is(*b, DIGIT)).map_or(0, |at| at + 1);
     stem < value.len()
-        && value[..stem].iter().all(|b| class::is(*b, LOWER | UPPER) || matches!(b, b'_' | b'-'))
+        && value[..stem].iter().all(|b| byte_class::is(*b, LOWER | UPPER) || matches!(b, b'_' | b'-'))
 }
 
 fn is_type_name(value: &[u8]) -> bool {
     value.len() < 16
-        && value.iter().all(|b| class::is(*b, ALNUM))
+        && value.iter().all(|b| byte_class::is(*b, ALNUM))
         && code::is_expression(value)
-        && class::is(value[0], UPPER)
+        && byte_class::is(value[0], UPPER)
 }
 
 /// Four words or more, all in small letters.
 fn is_phrase(value: &[u8]) -> bool {
     let words = value.split(|b| *b == b' ').filter(|word| !word.is_empty()).count();
     words >= 4
-        && value.iter().all(|b| class::is(*b, LOWER | DIGIT) || matches!(b, b' ' | b'-'))
+        && value.iter().all(|b| byte_class::is(*b, LOWER | DIGIT) || matches!(b, b' ' | b'-'))
         && (words >= 12 || words <= 8)
 }
 

@@ -4,19 +4,19 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use stepback_agents::again::Again;
-use stepback_agents::install::{self, Place, Route, Run};
-use stepback_agents::{Agent, carried, home, policy};
+use stepback_agents::install::{self, Route, Run, SettingsPaths};
+use stepback_agents::rerun_command::RerunCommand;
+use stepback_agents::{Agent, model_call_inbox, policy, sandbox_home};
 use stepback_engine::Workspace;
-use stepback_model::record::Started;
+use stepback_model::record::LaunchCommand;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::RerunError;
-use crate::answers::{Directories, OnDifference};
 use crate::change::Change;
-use crate::earlier;
-use crate::fence::{Inside, Strength};
-use crate::run::{self, Ready, Stage, Wish, io};
+use crate::history;
+use crate::replay_responder::{Directories, OnDifference};
+use crate::run::{self, Ready, RerunRequest, RunEnv, io};
+use crate::sandbox::{Inside, Strength};
 
 /// Variables that lead an agent out of the home it is given, or that are ours.
 const LEFT_OUT: [&str; 12] = [
@@ -40,10 +40,10 @@ const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"
 /// Gets a recorded agent ready: settings, command, environment.
 pub(crate) fn ready<'a>(
     agent: Agent,
-    wish: &Wish<'_>,
+    wish: &RerunRequest<'_>,
     from: &StoredCheckpoint,
     original: &Workspace<'_>,
-    stage: &'a Stage<'a>,
+    stage: &'a RunEnv<'a>,
     goes_on: Option<String>,
 ) -> Result<Ready<'a>, RerunError> {
     let (work, own_home, temp) =
@@ -53,7 +53,8 @@ pub(crate) fn ready<'a>(
         fs::create_dir_all(dir).map_err(io("make a directory for the rerun"))?;
     }
     if goes_on.is_none() {
-        home::furnish(agent, stage.around.home, &own_home).map_err(io("copy the agent's settings"))?;
+        sandbox_home::furnish(agent, stage.around.home, &own_home)
+            .map_err(io("copy the agent's settings"))?;
     }
 
     let started = wish.tape.session.info.started.clone().unwrap_or_default();
@@ -63,8 +64,8 @@ pub(crate) fn ready<'a>(
     let directory = if below.as_os_str().is_empty() { work.clone() } else { work.join(below) };
     fs::create_dir_all(&directory).map_err(io("make a directory for the rerun"))?;
     let goes_on = match goes_on {
-        None if wish.prompt > 0 || earlier::is_there(agent, wish, from, original)? => {
-            Some(earlier::put(agent, wish, from, original, stage, &own_home, &directory)?)
+        None if wish.prompt > 0 || history::is_there(agent, wish, from, original)? => {
+            Some(history::put(agent, wish, from, original, stage, &own_home, &directory)?)
         }
         other => other,
     };
@@ -75,7 +76,7 @@ pub(crate) fn ready<'a>(
         return Err(RerunError::NoAgent { agent, program });
     }
     let environment = environment(agent, stage, wish, &own_home, &temp, &aside);
-    let place = Place::usual(&own_home, &work);
+    let place = SettingsPaths::usual(&own_home, &work);
     let routes = install::routes(agent, &asked(&argv, &directory, &environment, &place, stage, &aside));
     if routes.is_empty() {
         return Err(RerunError::NoRoute(agent));
@@ -104,15 +105,21 @@ fn asked<'r>(
     argv: &'r [OsString],
     cwd: &'r Path,
     environment: &'r [(OsString, OsString)],
-    place: &'r Place,
-    stage: &'r Stage<'_>,
+    place: &'r SettingsPaths,
+    stage: &'r RunEnv<'_>,
     temp_dir: &'r Path,
 ) -> Run<'r> {
     Run { argv, cwd, environment, place, binary: stage.around.program, strict: false, temp_dir }
 }
 
 /// What the directories of then are now.
-fn directories(stage: &Stage<'_>, started: &Started, work: &Path, home: &Path, temp: &Path) -> Directories {
+fn directories(
+    stage: &RunEnv<'_>,
+    started: &LaunchCommand,
+    work: &Path,
+    home: &Path,
+    temp: &Path,
+) -> Directories {
     let mut all = vec![("{workspace}", stage.original_root.to_path_buf(), work.to_path_buf())];
     let then = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
     let own = then(&started.home).unwrap_or_else(|| stage.around.home.to_path_buf());
@@ -123,7 +130,12 @@ fn directories(stage: &Stage<'_>, started: &Started, work: &Path, home: &Path, t
     Directories { all }
 }
 
-fn command(agent: Agent, wish: &Wish<'_>, started: &Started, resume: Option<&str>) -> Vec<String> {
+fn command(
+    agent: Agent,
+    wish: &RerunRequest<'_>,
+    started: &LaunchCommand,
+    resume: Option<&str>,
+) -> Vec<String> {
     let said = wish.tape.prompts.get(wish.prompt).map(|prompt| prompt.text.as_str()).unwrap_or_default();
     let changed = wish.changes.iter().find_map(|change| match change {
         Change::Prompt { nth, new, .. } if *nth == wish.prompt => Some(new.as_str()),
@@ -134,14 +146,22 @@ fn command(agent: Agent, wish: &Wish<'_>, started: &Started, resume: Option<&str
     tools.dedup();
     let mut words = started.argv.iter();
     let model = words.find(|word| *word == "-m" || *word == "--model").and(words.next()).map(String::as_str);
-    Again { agent, argv: &started.argv, said, prompt: changed.unwrap_or(said), resume, tools: &tools, model }
-        .command()
+    RerunCommand {
+        agent,
+        argv: &started.argv,
+        said,
+        prompt: changed.unwrap_or(said),
+        resume,
+        tools: &tools,
+        model,
+    }
+    .command()
 }
 
 fn environment(
     agent: Agent,
-    stage: &Stage<'_>,
-    wish: &Wish<'_>,
+    stage: &RunEnv<'_>,
+    wish: &RerunRequest<'_>,
     home: &Path,
     temp: &Path,
     aside: &Path,
@@ -158,7 +178,7 @@ fn environment(
     set("TMPDIR", temp.into());
     set("STEPBACK_HOME", stage.around.store.into());
     set(policy::VARIABLE, aside.join("policy.json").into());
-    set(carried::VARIABLE, "1".into());
+    set(model_call_inbox::VARIABLE, "1".into());
     if wish.on_difference != OnDifference::Live {
         let missing = |key: &&&str| !stage.around.environment.iter().any(|(name, _)| name == **key);
         let keys: Vec<&str> = KEYS.iter().filter(missing).copied().collect();

@@ -14,20 +14,20 @@ use serde_json::{Map, Value, json};
 use stepback_agents::decisions::DecidedCalls;
 use stepback_agents::install::Route;
 use stepback_agents::policy::Tools;
-use stepback_builtin::{Happening, NAME, Options, Outcome, Price, Provider, ToolPolicy, ToolResult};
+use stepback_builtin::{NAME, Options, Outcome, Price, Provider, RunEvent, ToolPolicy, ToolResult};
 use stepback_engine::{EngineError, Workspace};
-use stepback_exchange::meaning;
+use stepback_exchange::semantics;
 use stepback_model::conversation;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
 
 use crate::RerunError;
-use crate::answers::Directories;
 use crate::change::Change;
-use crate::fence::{Inside, Strength};
-use crate::run::{self, Ready, Stage, Wish, io};
-use crate::tape::{Tape, ToolCall};
+use crate::recorded_session::{RecordedSession, ToolCall};
+use crate::replay_responder::Directories;
+use crate::run::{self, Ready, RerunRequest, RunEnv, io};
+use crate::sandbox::{Inside, Strength};
 
 /// The option by which our own program is told to begin like this.
 pub const OPTION: &str = "--again";
@@ -70,10 +70,10 @@ struct Recorded {
 
 /// Gets the built-in agent ready to begin at `from`, or to go on with the next prompt in the session of the rerun.
 pub(crate) fn ready<'a>(
-    wish: &Wish<'_>,
+    wish: &RerunRequest<'_>,
     from: &StoredCheckpoint,
     original: &Workspace<'_>,
-    stage: &'a Stage<'a>,
+    stage: &'a RunEnv<'a>,
     goes_on: Option<&Session>,
 ) -> Result<Ready<'a>, RerunError> {
     let (aside, temp) = (run::aside(stage), stage.around.dir.join("tmp"));
@@ -117,7 +117,7 @@ pub(crate) fn ready<'a>(
 }
 
 fn beginning(
-    wish: &Wish<'_>,
+    wish: &RerunRequest<'_>,
     from: &StoredCheckpoint,
     original: &Workspace<'_>,
     goes_on: Option<&Session>,
@@ -154,7 +154,7 @@ fn beginning(
     let asked = tape
         .exchanges
         .first()
-        .and_then(|exchange| Some(meaning::asked(exchange.request.wire?, &exchange.request)));
+        .and_then(|exchange| Some(semantics::asked(exchange.request.wire?, &exchange.request)));
     let mut model = tape.session.info.model.clone().or_else(|| asked.and_then(|asked| asked.model));
     let mut system = None;
     for change in wish.changes {
@@ -191,7 +191,7 @@ fn beginning(
     })
 }
 
-fn recorded(tape: &Tape) -> Vec<Recorded> {
+fn recorded(tape: &RecordedSession) -> Vec<Recorded> {
     let known = |call: &ToolCall| {
         let result = serde_json::from_value(call.output.clone()?).ok()?;
         Some(Recorded { steps: call.steps, tool: call.tool.clone(), input: call.input.clone(), result })
@@ -231,7 +231,7 @@ impl Beginning {
         provider: &mut dyn Provider,
         stop: Arc<AtomicBool>,
         price: &Price<'_>,
-        watch: &mut dyn FnMut(Happening<'_>),
+        watch: &mut dyn FnMut(RunEvent<'_>),
     ) -> Result<Outcome, EngineError> {
         let original = workspace.engine.known_workspace(&self.original).ok();
         let mut recorded = self.recorded;

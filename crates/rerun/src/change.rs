@@ -14,7 +14,7 @@
 
 use serde_json::Value;
 
-use crate::tape::Tape;
+use crate::recorded_session::RecordedSession;
 
 /// One change.
 #[derive(Clone, PartialEq, Debug)]
@@ -105,7 +105,7 @@ pub enum ChangeError {
 
 impl Change {
     /// Reads `PATH=VALUE`. The value is JSON where it can be read as such, and else a text.
-    pub fn parse(text: &str, tape: &Tape) -> Result<Self, ChangeError> {
+    pub fn parse(text: &str, tape: &RecordedSession) -> Result<Self, ChangeError> {
         let (path, value) = text.split_once('=').ok_or_else(|| ChangeError::Form(text.to_owned()))?;
         let (path, literal) = (path.trim(), value);
         let value: Value = serde_json::from_str(literal).unwrap_or_else(|_| Value::from(literal));
@@ -167,7 +167,7 @@ fn prompt_index(path: &str) -> Option<usize> {
     }
 }
 
-fn calls(tape: &Tape) -> String {
+fn calls(tape: &RecordedSession) -> String {
     let shown: Vec<String> =
         tape.calls.iter().take(8).map(|call| format!("#{} ({})", call.steps.0, call.tool)).collect();
     let more = if tape.calls.len() > shown.len() { ", …" } else { "" };
@@ -203,9 +203,9 @@ mod tests {
     use stepback_model::time::Timestamp;
 
     use super::*;
-    use crate::tape::{Prompt, ToolCall};
+    use crate::recorded_session::{Prompt, ToolCall};
 
-    fn tape() -> Tape {
+    fn tape() -> RecordedSession {
         let session = Session {
             id: SessionId::from_bytes([1; 16]),
             workspace: WorkspaceId::from_bytes([2; 16]),
@@ -224,7 +224,7 @@ mod tests {
         };
         let prompts = vec![Prompt { number: 3, text: "do it".into(), told: Vec::new() }];
         let (steps, exchanges, injections) = (Vec::new(), Vec::new(), Vec::new());
-        Tape { session, steps, exchanges, calls: vec![call], prompts, injections }
+        RecordedSession { session, steps, exchanges, calls: vec![call], prompts, injections }
     }
 
     fn parse(text: &str) -> Result<Change, String> {

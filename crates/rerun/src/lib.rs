@@ -5,15 +5,15 @@
 //! with a model that is the recording, and keeps what it comes to as a branch of the workspace it came from.
 
 mod agent;
-pub mod answers;
 pub mod builtin;
 pub mod change;
-mod earlier;
-pub mod fence;
+mod history;
+pub mod recorded_session;
+pub mod replay_responder;
 pub mod run;
+pub mod sandbox;
 pub mod scratch;
 pub mod sink;
-pub mod tape;
 
 use std::ffi::OsString;
 use std::io;
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 use stepback_agents::policy::Tools;
 use stepback_agents::{Agent, install::InstallError};
-use stepback_engine::advice::{self, Kind};
+use stepback_engine::diagnostics::{self, Kind};
 use stepback_engine::materialize::make_apart;
-use stepback_engine::reruns::{Fate, Rerun};
+use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::prices::Prices;
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
@@ -34,10 +34,10 @@ use stepback_proxy::Timing;
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
-use crate::answers::OnDifference;
 use crate::change::{Change, ChangeError};
-use crate::run::{Ended, Ran, Stage, Wish};
-use crate::tape::Tape;
+use crate::recorded_session::RecordedSession;
+use crate::replay_responder::OnDifference;
+use crate::run::{Ended, RerunRequest, RunEnv, RunResult};
 
 /// Why there is no rerun.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ impl RerunError {
     /// What kind of failure it is, and what to do about it.
     pub fn advice(&self) -> (Kind, Option<&'static str>) {
         let (kind, hint) = match self {
-            Self::Engine(error) => return advice::of(error),
+            Self::Engine(error) => return diagnostics::of(error),
             Self::NoCalls => (
                 Kind::Nothing,
                 "start agents with \"stepback run -- …\" or point them at \"stepback proxy\" to record their model calls",
@@ -138,7 +138,7 @@ pub struct Done {
     /// What is on record about it.
     pub rerun: Rerun,
     /// How the run went.
-    pub ran: Ran,
+    pub ran: RunResult,
     /// The tip of its branch.
     pub tip: StoredCheckpoint,
     /// The step it began at.
@@ -146,7 +146,7 @@ pub struct Done {
 }
 
 /// Where a rerun takes place.
-pub struct Surroundings<'a> {
+pub struct RerunHost<'a> {
     /// A directory that is the rerun's alone, and empty.
     pub dir: &'a Path,
     /// Our own program.
@@ -170,10 +170,10 @@ pub fn rerun(
     workspace: &Workspace<'_>,
     session: Session,
     options: &Options,
-    around: &Surroundings<'_>,
+    around: &RerunHost<'_>,
     begun: &mut dyn FnMut(&Rerun),
 ) -> Result<Done, RerunError> {
-    let tape = Tape::of(workspace, session)?;
+    let tape = RecordedSession::of(workspace, session)?;
     let changes: Vec<Change> =
         options.set.iter().map(|text| Change::parse(text, &tape)).collect::<Result<_, _>>()?;
     if tape.exchanges.is_empty() {
@@ -198,7 +198,7 @@ pub fn rerun(
         (Who::BuiltIn, Some(from)) if tape.step(from.checkpoint.step.number).is_some() => from.clone(),
         _ => prompted,
     };
-    let wish = Wish {
+    let wish = RerunRequest {
         tape: &tape,
         prompt,
         changes: &changes,
@@ -224,7 +224,7 @@ pub fn rerun(
         from: from.checkpoint.step.id,
         // Also what a person types can hold a secret.
         changes: options.set.iter().map(|change| stepback_redact::redact(change).into_owned()).collect(),
-        status: Fate::Pending,
+        status: RerunStatus::Pending,
         reason: None,
         session: None,
         process: std::process::id(),
@@ -235,7 +235,7 @@ pub fn rerun(
     let (ran, state) = match ran {
         Ok(ran) => ran,
         Err(error) => {
-            rerun.status = Fate::Failed;
+            rerun.status = RerunStatus::Failed;
             rerun.reason = Some(error.to_string());
             // What went wrong counts for more than that it could not be written down.
             let _ = workspace.note_rerun(&rerun);
@@ -273,12 +273,12 @@ fn check(who: Who, changes: &[Change]) -> Result<(), RerunError> {
 fn play(
     workspace: &Workspace<'_>,
     who: Who,
-    wish: &Wish<'_>,
+    wish: &RerunRequest<'_>,
     from: &StoredCheckpoint,
-    around: &Surroundings<'_>,
+    around: &RerunHost<'_>,
     rerun: &mut Rerun,
     begun: &mut dyn FnMut(&Rerun),
-) -> Result<(Ran, State), RerunError> {
+) -> Result<(RunResult, State), RerunError> {
     let work = make_apart(around.dir)
         .map_err(|source| RerunError::Io { what: "make the scratch directory", source })?;
     let lock = workspace.lock_shared()?;
@@ -290,10 +290,10 @@ fn play(
     let scratch = workspace.engine.workspace(&work)?;
     let label = Some(format!("{} begins", rerun.branch));
     scratch.create_checkpoint(Annotation { label, ..Annotation::default() }, Trigger::Automatic)?;
-    rerun.status = Fate::Running;
+    rerun.status = RerunStatus::Running;
     workspace.note_rerun(rerun)?;
     begun(rerun);
-    let stage = Stage { around, scratch: &scratch, original_root: &workspace.root };
+    let stage = RunEnv { around, scratch: &scratch, original_root: &workspace.root };
     let mut ran = prompts(who, wish, from, workspace, &stage)?;
     let label = Some(format!("{} ends", rerun.branch));
     let last =
@@ -310,12 +310,12 @@ fn play(
 /// Asks an agent one prompt after the other, as the person did.
 fn prompts(
     who: Who,
-    wish: &Wish<'_>,
+    wish: &RerunRequest<'_>,
     from: &StoredCheckpoint,
     original: &Workspace<'_>,
-    stage: &Stage<'_>,
-) -> Result<Ran, RerunError> {
-    let one = |wish: &Wish<'_>, goes_on: Option<&Session>| {
+    stage: &RunEnv<'_>,
+) -> Result<RunResult, RerunError> {
+    let one = |wish: &RerunRequest<'_>, goes_on: Option<&Session>| {
         let ready = match who {
             Who::Agent(agent) => {
                 let session = goes_on.and_then(|session| session.info.external.clone());
@@ -331,27 +331,28 @@ fn prompts(
         let session = ran.session.as_ref().filter(|session| session.info.external.is_some());
         let (Ended::Exited(0), Some(session)) = (&ran.ended, session) else { break };
         let timeout = wish.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
-        let then = one(&Wish { prompt, timeout, ..*wish }, Some(session))?;
-        ran = Ran { tally: ran.tally.and(then.tally), session: then.session.or(ran.session), ..then };
+        let then = one(&RerunRequest { prompt, timeout, ..*wish }, Some(session))?;
+        ran = RunResult { tally: ran.tally.and(then.tally), session: then.session.or(ran.session), ..then };
     }
     Ok(ran)
 }
 
 /// What became of a rerun, in a word and in a sentence.
-fn fate(ran: &Ran, options: &Options) -> (Fate, Option<String>) {
+fn fate(ran: &RunResult, options: &Options) -> (RerunStatus, Option<String>) {
     let parted = ran.tally.parted.as_ref().map(|parted| match parted.differences.first() {
         Some(first) => format!("parted from the recording at model call {}: {}", parted.call, first.path),
         None => format!("parted from the recording at model call {}", parted.call),
     });
     match &ran.ended {
-        Ended::Exited(0) | Ended::Reached => (Fate::Completed, parted),
+        Ended::Exited(0) | Ended::Reached => (RerunStatus::Completed, parted),
         // With something changed, it was to be expected that it goes another way.
-        Ended::Parted if !options.set.is_empty() => (Fate::Diverged, parted),
-        Ended::Parted => (Fate::Failed, parted),
-        Ended::Exited(code) => {
-            (Fate::Failed, Some(parted.unwrap_or_else(|| format!("the agent ended with exit code {code}"))))
-        }
-        Ended::TimedOut => (Fate::Failed, Some("it took too long".to_owned())),
-        Ended::Interrupted => (Fate::Failed, Some("interrupted".to_owned())),
+        Ended::Parted if !options.set.is_empty() => (RerunStatus::Diverged, parted),
+        Ended::Parted => (RerunStatus::Failed, parted),
+        Ended::Exited(code) => (
+            RerunStatus::Failed,
+            Some(parted.unwrap_or_else(|| format!("the agent ended with exit code {code}"))),
+        ),
+        Ended::TimedOut => (RerunStatus::Failed, Some("it took too long".to_owned())),
+        Ended::Interrupted => (RerunStatus::Failed, Some("interrupted".to_owned())),
     }
 }

@@ -11,8 +11,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use stepback_agents::carried::Carrier;
 use stepback_agents::install::Route;
+use stepback_agents::model_call_inbox::ModelCallWriter;
 use stepback_agents::policy::{Policy, Tools};
 use stepback_agents::record;
 use stepback_engine::{EngineError, Workspace};
@@ -20,12 +20,12 @@ use stepback_model::record::{Session, StepKind};
 use stepback_proxy::{Config, Limits, Listen, Proxy, Sink, Timing, Upstreams};
 use stepback_store::port::Query;
 
-use crate::answers::{Directories, OnDifference, Replayer, Tally};
 use crate::change::Change;
-use crate::fence::{self, Fence, Inside, Openings, Strength};
-use crate::sink::Recorder;
-use crate::tape::Tape;
-use crate::{RerunError, Surroundings};
+use crate::recorded_session::RecordedSession;
+use crate::replay_responder::{Directories, OnDifference, Replayer, Tally};
+use crate::sandbox::{self, Fence, Inside, SandboxAllow, Strength};
+use crate::sink::ModelCallSink;
+use crate::{RerunError, RerunHost};
 
 /// How often a running agent is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -33,9 +33,9 @@ const GLANCE: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_secs(3);
 
 /// What is to be done again, and how.
-pub struct Wish<'a> {
+pub struct RerunRequest<'a> {
     /// The recorded session.
-    pub tape: &'a Tape,
+    pub tape: &'a RecordedSession,
     /// Which prompt to begin with.
     pub prompt: usize,
     /// What is changed.
@@ -55,9 +55,9 @@ pub struct Wish<'a> {
 }
 
 /// Where and with what.
-pub struct Stage<'a> {
+pub struct RunEnv<'a> {
     /// What the rerun is given; its files are in `work` of the directory.
-    pub around: &'a Surroundings<'a>,
+    pub around: &'a RerunHost<'a>,
     /// The workspace over those files.
     pub scratch: &'a Workspace<'a>,
     /// The root that the files had when they were recorded.
@@ -82,7 +82,7 @@ pub enum Ended {
 
 /// What a run came to.
 #[derive(Debug)]
-pub struct Ran {
+pub struct RunResult {
     /// Why it ended.
     pub ended: Ended,
     /// What became of its model calls.
@@ -113,7 +113,7 @@ pub(crate) struct Ready<'a> {
 }
 
 /// The directory of a rerun for what is neither its files nor its home.
-pub(crate) fn aside(stage: &Stage<'_>) -> PathBuf {
+pub(crate) fn aside(stage: &RunEnv<'_>) -> PathBuf {
     stage.around.dir.join("run")
 }
 
@@ -123,9 +123,13 @@ pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> RerunError {
 }
 
 /// Runs it.
-pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Result<Ran, RerunError> {
+pub(crate) fn run(
+    ready: Ready<'_>,
+    wish: &RerunRequest<'_>,
+    stage: &RunEnv<'_>,
+) -> Result<RunResult, RerunError> {
     let Ready { agent, routes, inside, directories, records } = ready;
-    let openings = Openings {
+    let openings = SandboxAllow {
         writable: vec![stage.around.dir.to_path_buf(), stage.around.store.to_path_buf()],
         sockets: routes.len(),
     };
@@ -149,7 +153,7 @@ pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Resul
         Replayer::new(wish.tape, wish.changes, &directories, wish.on_difference, wish.timing)
             .with_recorded_results(wish.tools == Tools::Recorded),
     );
-    let carrier = Carrier {
+    let carrier = ModelCallWriter {
         dir: stage.scratch.cache_dir()?.unwrap_or_default(),
         agent: Some(agent.to_owned()),
         session: None,
@@ -157,7 +161,7 @@ pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Resul
         since: stage.scratch.engine.env.now(),
         prices: stage.around.prices.clone(),
     };
-    let (recorder, taken) = Recorder::new(carrier);
+    let (recorder, taken) = ModelCallSink::new(carrier);
     let sink: Arc<dyn Sink> = if records { Arc::new(recorder) } else { Arc::new(Nobody) };
     let (proxies, told) = proxies(routes, &mut fence, &sink, &replayer, stage)?;
     let inside = inside(&told, &fence.strength)?;
@@ -172,7 +176,7 @@ pub(crate) fn run(ready: Ready<'_>, wish: &Wish<'_>, stage: &Stage<'_>) -> Resul
     record::take_in_quietly(stage.scratch)?;
     let ended = ended?;
     let session = stage.scratch.agent_sessions()?.into_iter().find(|session| session.agent == agent);
-    Ok(Ran { ended, tally: replayer.tally(), strength, session, output: last_lines(&printed) })
+    Ok(RunResult { ended, tally: replayer.tally(), strength, session, output: last_lines(&printed) })
 }
 
 /// Whom nobody needs to tell anything.
@@ -199,7 +203,7 @@ fn proxies(
     fence: &mut Fence,
     sink: &Arc<dyn Sink>,
     replayer: &Arc<Replayer>,
-    stage: &Stage<'_>,
+    stage: &RunEnv<'_>,
 ) -> Result<(Vec<Proxy>, Told), RerunError> {
     let (mut proxies, mut told) = (Vec::new(), Vec::new());
     for (route, socket) in routes.into_iter().zip(std::mem::take(&mut fence.sockets)) {
@@ -225,8 +229,8 @@ fn proxies(
 
 fn watch(
     child: &mut Child,
-    wish: &Wish<'_>,
-    stage: &Stage<'_>,
+    wish: &RerunRequest<'_>,
+    stage: &RunEnv<'_>,
     replayer: &Replayer,
     taken: &Receiver<()>,
 ) -> Result<Ended, RerunError> {
@@ -265,7 +269,7 @@ fn watch(
     }
 }
 
-fn has_reached(wish: &Wish<'_>, stage: &Stage<'_>) -> Result<bool, RerunError> {
+fn has_reached(wish: &RerunRequest<'_>, stage: &RunEnv<'_>) -> Result<bool, RerunError> {
     let sessions = stage.scratch.agent_sessions()?;
     let Some(session) = sessions.first() else { return Ok(false) };
     let query = Query { session: Some(session.id), ..Query::default() };
@@ -280,7 +284,7 @@ fn end_all(child: &Child, namespace: Option<&Path>) {
     let _ = kill_process_group(group, Signal::KILL);
     let own = fs::read_link("/proc/self/ns/net").ok();
     let Some(namespace) = namespace.filter(|theirs| own.as_deref() != Some(theirs)) else { return };
-    fence::end_everything_in(namespace, rustix::process::getpid());
+    sandbox::end_everything_in(namespace, rustix::process::getpid());
 }
 
 fn last_lines(printed: &Path) -> String {

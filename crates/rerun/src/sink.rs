@@ -5,22 +5,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use stepback_agents::carried::{Caller, Carrier, caller};
+use stepback_agents::model_call_inbox::{Caller, ModelCallWriter, caller};
 use stepback_exchange::{Exchange, Request};
 use stepback_model::time::Timestamp;
 use stepback_proxy::Sink;
 
 /// Turns exchanges into notes. Whoever has the other end of its channel takes them in.
-pub struct Recorder {
-    carrier: Carrier,
+pub struct ModelCallSink {
+    carrier: ModelCallWriter,
     callers: Mutex<HashMap<String, Caller>>,
     left: Mutex<Sender<()>>,
     trouble: Mutex<Option<String>>,
 }
 
-impl Recorder {
+impl ModelCallSink {
     /// A recorder, and where it says that there is something to take in.
-    pub fn new(carrier: Carrier) -> (Self, Receiver<()>) {
+    pub fn new(carrier: ModelCallWriter) -> (Self, Receiver<()>) {
         let (left, taken) = channel();
         let recorder =
             Self { carrier, callers: Mutex::default(), left: Mutex::new(left), trouble: Mutex::default() };
@@ -44,7 +44,7 @@ impl Recorder {
     }
 }
 
-impl Sink for Recorder {
+impl Sink for ModelCallSink {
     fn begun(&self, id: &str, at: SystemTime, request: &Request, headers: &[(String, String)]) {
         let caller = caller(headers);
         let written = self.carrier.begun(id, timestamp(at), request, &caller);

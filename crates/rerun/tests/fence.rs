@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use stepback_rerun::fence::{Fence, Inside, Openings, Strength, WATCHER_VARIABLE};
+use stepback_rerun::sandbox::{Fence, Inside, SandboxAllow, Strength, WATCHER_VARIABLE};
 
 /// The program that is started inside is a shell script that starts this test binary with the right arguments.
 fn program(dir: &Path) -> PathBuf {
@@ -30,8 +30,8 @@ fn program(dir: &Path) -> PathBuf {
 #[test]
 fn the_process_inside() {
     if std::env::var_os("STEPBACK_TEST_FENCED").is_some() {
-        let asked = [OsString::from("stepback"), OsString::from(stepback_rerun::fence::WORD)];
-        panic!("{:?}", stepback_rerun::fence::be_inside_if_asked(&asked));
+        let asked = [OsString::from("stepback"), OsString::from(stepback_rerun::sandbox::WORD)];
+        panic!("{:?}", stepback_rerun::sandbox::run_sandbox_child(&asked));
     }
 }
 
@@ -43,9 +43,12 @@ fn inside_there_is_no_network_and_only_one_place_to_write() {
     fs::create_dir(&shut).unwrap();
     let outer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let output = fs::File::create(dir.path().join("output")).unwrap();
-    let fence =
-        Fence::raise(&program(dir.path()), &Openings { writable: vec![open.clone()], sockets: 2 }, &output)
-            .unwrap();
+    let fence = Fence::raise(
+        &program(dir.path()),
+        &SandboxAllow { writable: vec![open.clone()], sockets: 2 },
+        &output,
+    )
+    .unwrap();
     if !matches!(fence.strength, Strength::Namespaces) {
         eprintln!("this system allows no namespaces: {:?}", fence.strength);
         return;

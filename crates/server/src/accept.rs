@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-use crate::patient::Patient;
+use crate::write_timeout::Patient;
 
 /// So many connections at once; more wait until one ends.
 const MOST: usize = 1024;

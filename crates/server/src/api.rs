@@ -12,6 +12,7 @@ pub mod find;
 pub mod forks;
 pub mod ingest;
 pub mod live;
+pub mod maintenance;
 pub mod marks;
 pub mod mind;
 pub mod otlp;
@@ -19,12 +20,11 @@ pub mod plans;
 pub mod points;
 pub mod reruns;
 pub mod sessions;
-pub mod share;
 pub mod state;
 pub mod steps;
 pub mod stops;
 pub mod timeline;
-pub mod upkeep;
+pub mod transfer;
 pub mod usage;
 pub mod workspaces;
 
@@ -40,8 +40,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::problem::Problem;
+use crate::state::AppState;
 use crate::strict::{self, KnownNames};
-use crate::work::Work;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -72,14 +72,14 @@ use crate::work::Work;
 struct About;
 
 /// Every operation at its address.
-fn operations() -> OpenApiRouter<Work> {
+fn operations() -> OpenApiRouter<AppState> {
     let api = OpenApiRouter::new()
         .routes(routes!(workspaces::list))
         .routes(routes!(workspaces::get))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::get))
-        .routes(routes!(share::export))
-        .routes(routes!(share::import))
+        .routes(routes!(transfer::export))
+        .routes(routes!(transfer::import))
         .routes(routes!(steps::list))
         .routes(routes!(steps::get))
         .routes(routes!(steps::next))
@@ -134,21 +134,21 @@ fn operations() -> OpenApiRouter<Work> {
         .routes(routes!(events::follow))
         .routes(routes!(live::control))
         .routes(routes!(ingest::take))
-        .routes(routes!(upkeep::statistics))
+        .routes(routes!(maintenance::statistics))
         .routes(routes!(usage::get))
-        .routes(routes!(upkeep::prune));
+        .routes(routes!(maintenance::prune));
     OpenApiRouter::with_openapi(About::openapi()).nest("/api/v1", api)
 }
 
 /// The routes of all operations, which refuse names that they do not know, and what describes them.
-pub(crate) fn routes() -> (Router<Work>, Description) {
+pub(crate) fn routes() -> (Router<AppState>, Description) {
     let (router, description) = operations().split_for_parts();
     let known = Arc::new(KnownNames::of(&description));
     (router.route_layer(middleware::from_fn_with_state(known, strict::check)), description)
 }
 
 /// All routes, and the document that describes them.
-pub fn router() -> (Router<Work>, Description) {
+pub fn router() -> (Router<AppState>, Description) {
     let (router, mut description) = routes();
     // The router's word for "the rest of the address" is none of the description's.
     let paths = std::mem::take(&mut description.paths.paths);
@@ -218,9 +218,9 @@ impl Modify for NeedsToken {
 }
 
 /// Whether the store answers.
-async fn ready(axum::extract::State(work): axum::extract::State<Work>) -> Result<&'static str, Problem> {
+async fn ready(axum::extract::State(work): axum::extract::State<AppState>) -> Result<&'static str, Problem> {
     work.run(|engine| {
-        engine.store.epoch()?;
+        engine.store.gc_generation()?;
         Ok("ready\n")
     })
     .await

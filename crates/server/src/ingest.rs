@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use stepback_engine::recorder::{Arrivals, Conversation, RecordLock, Recorded, Report};
+use stepback_engine::recorder::{Conversation, RecordLock, RecordedStep, ReportedEvent, WorkspaceEvents};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::{self, Session};
@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use self::reported::{Ready, Said};
 use crate::problem::Problem;
-use crate::work;
+use crate::state;
 
 /// How many bytes may be on their way at once.
 const ROOM: usize = 48 << 20;
@@ -91,7 +91,7 @@ pub struct Stored {
     /// Where they are.
     pub workspace: WorkspaceId,
     /// Their steps, in their order.
-    pub steps: Vec<Recorded>,
+    pub steps: Vec<RecordedStep>,
 }
 
 /// Remote workspaces by name, as they are in the store: neither of the two ever changes in what is used here.
@@ -225,7 +225,7 @@ impl Ingest {
     /// Opens a workspace that things belong to.
     fn place<'e>(&self, engine: &'e Engine<'_>, target: &Target) -> Result<Workspace<'e>, Problem> {
         let name = match target {
-            Target::Known(id) => return work::opened(engine, *id),
+            Target::Known(id) => return state::opened(engine, *id),
             Target::Remote(name) => name,
         };
         // Every change of it is one insertion.
@@ -260,25 +260,25 @@ impl Ingest {
             brought[place].extend(ready);
             asked.push(Asked { answer, place, range: first..brought[place].len() });
         }
-        let (bare, said): (Vec<Vec<Report<'_>>>, Vec<Vec<Option<Said>>>) = (brought.into_iter())
+        let (bare, said): (Vec<Vec<ReportedEvent<'_>>>, Vec<Vec<Option<Said>>>) = (brought.into_iter())
             .map(|own| own.into_iter().map(|ready| (ready.report, ready.said)).unzip())
             .unzip();
-        let reports: Vec<Vec<Report<'_>>> = (bare.into_iter().zip(&said))
+        let reports: Vec<Vec<ReportedEvent<'_>>> = (bare.into_iter().zip(&said))
             .map(|(own, said)| {
                 let spoken = said.iter().map(|said| said.as_ref().map(|said| said as &dyn Conversation));
                 own.into_iter()
                     .zip(spoken)
-                    .map(|(report, conversation)| Report { conversation, ..report })
+                    .map(|(report, conversation)| ReportedEvent { conversation, ..report })
                     .collect()
             })
             .collect();
-        let arrivals = |place: usize, range: Range<usize>| Arrivals {
+        let arrivals = |place: usize, range: Range<usize>| WorkspaceEvents {
             workspace: &places[place].0,
             lock: &places[place].1,
             reports: &reports[place][range],
         };
         let asked_for = reports.iter().map(Vec::len).sum();
-        let whole: Vec<Arrivals<'_>> =
+        let whole: Vec<WorkspaceEvents<'_>> =
             (0..reports.len()).map(|place| arrivals(place, 0..reports[place].len())).collect();
         let done = match engine.record_together(&whole) {
             Ok(done) => Ok(done),
@@ -298,8 +298,8 @@ impl Ingest {
             let workspace = places[place].0.record.id;
             let _ = answer.send(steps.map(|steps| Stored { workspace, steps }));
         }
-        let bare: Vec<Vec<Report<'static>>> = (reports.into_iter())
-            .map(|own| own.into_iter().map(|report| Report { conversation: None, ..report }).collect())
+        let bare: Vec<Vec<ReportedEvent<'static>>> = (reports.into_iter())
+            .map(|own| own.into_iter().map(|report| ReportedEvent { conversation: None, ..report }).collect())
             .collect();
         drop_beside((bare, said), asked_for);
     }
@@ -366,13 +366,13 @@ mod tests {
     use stepback_worktree::rules::Budget;
 
     use super::*;
-    use crate::ingest::reported::{Around, read};
+    use crate::ingest::reported::{IngestContext, read};
 
     fn ready(session: &str, id: usize, deep: usize) -> Ready {
         let (open, close) = ("[".repeat(deep), "]".repeat(deep));
         let json =
             format!(r#"{{"session":"{session}","kind":"agent-step","id":"{id}","input":{open}{close}}}"#);
-        let around = Around { agent: Some("mine"), key: None, now: Timestamp::from_micros(1) };
+        let around = IngestContext { agent: Some("mine"), key: None, now: Timestamp::from_micros(1) };
         read(&json, id, around).unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -397,7 +397,7 @@ mod tests {
             for name in ["a", "b"] {
                 engine.remote_workspace(name).unwrap();
             }
-            let before = engine.store.mark().unwrap().0;
+            let before = engine.store.commit_seq().unwrap().0;
             let (first, nobody) = ingest.add(remote("a"), vec![ready("s", 1, 1), ready("s", 2, 1)]);
             assert!(nobody, "the first one sees to the commit");
             let mut others = Vec::new();
@@ -407,7 +407,7 @@ mod tests {
                 others.push(answer);
             }
             ingest.commit(engine);
-            assert_eq!(engine.store.mark().unwrap().0, before + 1, "one commit for all");
+            assert_eq!(engine.store.commit_seq().unwrap().0, before + 1, "one commit for all");
             let numbers = |answer: oneshot::Receiver<Answer>| -> Vec<u64> {
                 answer.blocking_recv().unwrap().unwrap().steps.iter().map(|step| step.number).collect()
             };

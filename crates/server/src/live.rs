@@ -13,14 +13,14 @@ use stepback_agents::inbox;
 use stepback_engine::Engine;
 use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::record::StepKind;
-use stepback_store::port::{CommitMark, Placed};
+use stepback_store::port::{CommitMark, StepAt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::api::stops::stops;
 use crate::documents::control::StopDocument;
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// How many may follow at once.
 const MOST: usize = 128;
@@ -75,7 +75,7 @@ impl Live {
         *self.closing.borrow()
     }
 
-    fn subscribe(&self, work: &Work) -> watch::Receiver<Seen> {
+    fn subscribe(&self, work: &AppState) -> watch::Receiver<Seen> {
         let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = self.seen.subscribe();
         if !std::mem::replace(&mut *looking, true) {
@@ -93,7 +93,7 @@ impl Live {
 }
 
 /// Looks for commits and for what hooks left, for as long as somebody wants to know.
-async fn look(work: Work) {
+async fn look(work: AppState) {
     let live = work.live();
     let mut aside: Option<Instant> = None;
     while !live.is_over() {
@@ -113,7 +113,7 @@ async fn look(work: Work) {
             };
             let mark = match mark {
                 Some(mark) => engine.store.wait_for_commit(mark, LOOK)?,
-                None => engine.store.mark()?,
+                None => engine.store.commit_seq()?,
             };
             Ok((mark, stops))
         });
@@ -140,7 +140,7 @@ fn take_in(engine: &Engine<'_>) -> Result<(), Problem> {
         let own = dir.join("workspaces").join(workspace.id.to_string());
         if !inbox::is_empty(Path::new(&own)) {
             // One that cannot be opened right now keeps nobody from hearing of the others.
-            let _ = work::opened(engine, workspace.id);
+            let _ = state::opened(engine, workspace.id);
         }
     }
     Ok(())
@@ -148,7 +148,7 @@ fn take_in(engine: &Engine<'_>) -> Result<(), Problem> {
 
 /// Which steps somebody wants to hear of. What is `None` or empty does not limit.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct LiveFilter {
     /// Of this workspace.
     pub workspace: Option<WorkspaceId>,
     /// Of this session.
@@ -157,8 +157,8 @@ pub struct Wanted {
     pub kinds: Vec<StepKind>,
 }
 
-impl Wanted {
-    fn step(&self, placed: &Placed) -> bool {
+impl LiveFilter {
+    fn step(&self, placed: &StepAt) -> bool {
         let step = &placed.stored.checkpoint.step;
         self.workspace.is_none_or(|workspace| workspace == placed.workspace)
             && self.session.is_none_or(|session| session == step.session)
@@ -175,7 +175,7 @@ impl Wanted {
 #[derive(Debug)]
 pub enum News {
     /// Steps that were committed, in order.
-    Steps(Vec<Placed>),
+    Steps(Vec<StepAt>),
     /// Something was committed: besides steps, what is known of sessions, annotations and operations may have changed.
     Changed,
     /// These agents wait now, and no others.
@@ -186,8 +186,8 @@ pub enum News {
 
 /// Somebody's place in the log.
 pub struct Follower {
-    work: Work,
-    wanted: Wanted,
+    work: AppState,
+    wanted: LiveFilter,
     position: u64,
     /// There may be more behind the position.
     behind: bool,
@@ -203,7 +203,7 @@ pub struct Follower {
 
 impl Follower {
     /// Begins behind a position, or now.
-    pub async fn begin(work: &Work, wanted: Wanted, after: Option<u64>) -> Result<Self, Problem> {
+    pub async fn begin(work: &AppState, wanted: LiveFilter, after: Option<u64>) -> Result<Self, Problem> {
         let live = work.live();
         let permit = live.room.clone().try_acquire_owned().map_err(|_| {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", format!("{MOST} clients follow already"))

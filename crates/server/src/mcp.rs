@@ -13,14 +13,14 @@ use axum::http::Uri;
 use serde::Deserialize;
 use stepback_agents::Agent;
 use stepback_engine::{Engine, Workspace};
-use stepback_mcp::http::{self, Offers};
+use stepback_mcp::http::{self, ServiceLocator};
 use stepback_mcp::rpc::Refusal;
 use stepback_mcp::service::Service;
-use stepback_mcp::{Desk, Host, Options, Plans, Trouble, Whose};
+use stepback_mcp::{Host, Options, Plans, SessionHint, ToolError, ToolServer};
 use stepback_model::path::display_bytes;
 
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Workspaces that are named when it is not clear which is meant.
 const NAMED: usize = 10;
@@ -36,17 +36,17 @@ struct Said {
 }
 
 /// Answers at `/mcp`.
-pub fn router(work: Work, allow_commands: bool) -> Router {
+pub fn router(work: AppState, allow_commands: bool) -> Router {
     http::router(Arc::new(Addresses { work, plans: Arc::default(), allow_commands }))
 }
 
 struct Addresses {
-    work: Work,
+    work: AppState,
     plans: Arc<Plans>,
     allow_commands: bool,
 }
 
-impl Offers for Addresses {
+impl ServiceLocator for Addresses {
     fn service(&self, address: &Uri) -> Result<Arc<dyn Service>, Refusal> {
         let said = Query::<Said>::try_from_uri(address).map_err(|why| {
             Refusal::params(format!(
@@ -57,9 +57,9 @@ impl Offers for Addresses {
         let Query(Said { workspace, session, allow_others }) = said;
         let host = There { work: self.work.clone(), workspace };
         let agents = Agent::ALL.map(Agent::name).to_vec();
-        let whose = Whose { session, agent_session: None, agents };
+        let whose = SessionHint { session, agent_session: None, agents };
         let options = Options { whose, allow_others, allow_commands: self.allow_commands };
-        Ok(Arc::new(Desk::with_plans(host, options, Arc::clone(&self.plans))))
+        Ok(Arc::new(ToolServer::with_plans(host, options, Arc::clone(&self.plans))))
     }
 
     fn is_closing(&self) -> bool {
@@ -69,7 +69,7 @@ impl Offers for Addresses {
 
 /// A workspace of the store.
 struct There {
-    work: Work,
+    work: AppState,
     workspace: Option<String>,
 }
 
@@ -77,10 +77,10 @@ impl Host for There {
     fn with_workspace(
         &self,
         _make: bool,
-        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
         let done = self.work.on_this_thread(|engine| Ok(work(&self.opened(engine)?)));
-        done.map_err(|problem| Trouble { message: problem.detail, hint: problem.hints.into_iter().next() })?
+        done.map_err(|problem| ToolError { message: problem.detail, hint: problem.hints.into_iter().next() })?
     }
 }
 
@@ -93,11 +93,11 @@ impl There {
                 let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
                 let known = all.iter().find(|known| known.root == path.as_os_str().as_bytes());
                 let known = known.ok_or_else(|| Problem::unknown("workspace", directory))?;
-                work::opened(engine, known.id)
+                state::opened(engine, known.id)
             }
-            Some(id) => work::workspace(engine, id),
+            Some(id) => state::workspace(engine, id),
             None => match engine.project_workspaces()?.as_slice() {
-                [one] => work::opened(engine, one.id),
+                [one] => state::opened(engine, one.id),
                 several => {
                     let named: Vec<String> = (several.iter().take(NAMED))
                         .map(|known| format!("{} ({})", known.id.short(), display_bytes(&known.root)))

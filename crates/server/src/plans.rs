@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use stepback_engine::rewind::Request;
+use stepback_engine::rewind::RewindRequest;
 use stepback_model::ids::{OpId, WorkspaceId};
 
 use crate::documents::plans::PlanDocument;
@@ -23,7 +23,7 @@ const MOST_PATHS: usize = 500_000;
 #[derive(Clone, Debug)]
 pub enum Question {
     /// To go back.
-    Rewind(Box<Request>),
+    Rewind(Box<RewindRequest>),
     /// To take back an operation, or the newest in force.
     Undo(Option<OpId>),
     /// To bring back what was undone last.

@@ -5,8 +5,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use stepback_engine::EngineError;
-use stepback_engine::advice::{self, Kind};
 use stepback_engine::bundle::BundleError;
+use stepback_engine::diagnostics::{self, Kind};
 use stepback_model::object::ObjectError;
 use stepback_rerun::RerunError;
 use stepback_store::StoreError;
@@ -125,7 +125,7 @@ impl Problem {
 
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
-        let (kind, hint) = advice::of(&error);
+        let (kind, hint) = diagnostics::of(&error);
         let problem = Self::of(kind, error.to_string(), hint);
         match error {
             EngineError::Bundle(
@@ -164,7 +164,7 @@ impl From<ObjectError> for Problem {
 
 impl From<std::io::Error> for Problem {
     fn from(error: std::io::Error) -> Self {
-        let (kind, hint) = advice::of_io(&error);
+        let (kind, hint) = diagnostics::of_io(&error);
         Self::of(kind, error.to_string(), hint)
     }
 }

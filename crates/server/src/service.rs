@@ -12,13 +12,13 @@ use axum::routing::get;
 use axum::{Router, middleware};
 use tokio::sync::oneshot;
 
-use crate::guard::{Guard, Token};
+use crate::auth::{Guard, Token};
 use crate::limits::{self, Limits};
-use crate::observe::{self, Observer};
+use crate::metrics::{self, Observer};
 use crate::signin::SignIn;
+use crate::state::AppState;
 use crate::tls::Tls;
-use crate::work::Work;
-use crate::{accept, api, mcp, pages};
+use crate::{accept, api, mcp, static_files};
 
 /// Largest body of a request that is not ingest.
 const LARGEST: usize = 8 << 20;
@@ -75,7 +75,7 @@ pub struct Server {
 }
 
 /// Starts a server over what `work` works with.
-pub fn serve(work: Work, config: Config) -> io::Result<Server> {
+pub fn serve(work: AppState, config: Config) -> io::Result<Server> {
     let token = Token::at(&config.token_file)?;
     let tls = config.tls.as_ref().map(Tls::acceptor).transpose()?;
     let listener = TcpListener::bind(config.listen)?;
@@ -91,16 +91,16 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
     let (router, _) = api::router();
     let router = router
         .with_state(work.clone())
-        .merge(pages::router())
+        .merge(static_files::router())
         .merge(metrics(work.clone(), observer.clone()))
         .merge(sign_in.clone().router())
         .merge(mcp::router(work.clone(), config.allow_commands))
         .layer(DefaultBodyLimit::max(LARGEST));
     let router = guard
         .protect(router)
-        .layer(middleware::from_fn(api::otlp::in_its_words))
+        .layer(middleware::from_fn(api::otlp::otlp_errors))
         .layer(middleware::from_fn_with_state(Limits::new(config.rate), limits::keep))
-        .layer(middleware::from_fn_with_state(observer, observe::watch));
+        .layer(middleware::from_fn_with_state(observer, metrics::watch));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("stepback-server")
@@ -123,14 +123,14 @@ pub fn serve(work: Work, config: Config) -> io::Result<Server> {
 }
 
 /// What can be asked, for a program that has the store in its own hands: no socket, and nobody to keep out.
-pub fn within(work: Work) -> Router {
+pub fn in_process_router(work: AppState) -> Router {
     api::routes().0.with_state(work).layer(DefaultBodyLimit::max(LARGEST))
 }
 
 /// Numbers for those who run it.
-fn metrics(work: Work, observer: Observer) -> Router {
+fn metrics(work: AppState, observer: Observer) -> Router {
     let answer = async move || {
-        let mark = work.run(|engine| Ok(engine.store.mark()?.0)).await;
+        let mark = work.run(|engine| Ok(engine.store.commit_seq()?.0)).await;
         let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
         (kind, observer.text(mark.ok()))
     };

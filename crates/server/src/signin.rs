@@ -13,8 +13,8 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::auth::{COOKIE, Token};
 use crate::extract::{Json, Query};
-use crate::guard::{COOKIE, Token};
 use crate::problem::Problem;
 
 /// So long is a code good, if nobody uses it.

@@ -11,7 +11,7 @@ use stepback_store::Store;
 use stepback_watch::client::Client;
 use stepback_watch::server::{Config, Watcher};
 
-use crate::work::Work;
+use crate::state::AppState;
 
 /// A workspace that nobody looked at for so long is watched when somebody asks about it.
 const RECENT: Duration = Duration::from_secs(24 * 3600);
@@ -19,7 +19,7 @@ const RECENT: Duration = Duration::from_secs(24 * 3600);
 const WORTH_WATCHING: u64 = 100 << 10;
 
 /// Starts to watch the workspaces of a store whose files on this machine are in `dir`. `Ok(None)` if another process does.
-pub fn watch(work: &Work, dir: &Path) -> io::Result<Option<Watcher>> {
+pub fn watch(work: &AppState, dir: &Path) -> io::Result<Option<Watcher>> {
     let recent = recent(work.store(), dir);
     let watcher = Watcher::start(Config { recent, ..Config::new(dir) })?;
     work.ask(Client::new(dir));

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use stepback_engine::Engine;
-use stepback_engine::recorder::{Arrivals, Effect, Learned, Report};
+use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate, WorkspaceEvents};
 use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::event::Event;
 use stepback_model::record::StepKind;
@@ -69,18 +69,21 @@ fn measure(store: &str, directory: &Path, first: &str, count: &str) -> Fallible<
     for number in first..first + count {
         let event = event(number);
         let begun = Instant::now();
-        let report = Report {
+        let report = ReportedEvent {
             event,
-            effect: Effect::None,
+            effect: ScanPolicy::None,
             at: env.now(),
             conversation: None,
             paths: Vec::new(),
-            learned: Learned { once: true, ..Learned::default() },
+            learned: SessionUpdate { once: true, ..SessionUpdate::default() },
         };
         let lock = workspace.lock_recording()?;
         let reports = [report];
-        let done =
-            engine.record_together(&[Arrivals { workspace: &workspace, lock: &lock, reports: &reports }])?;
+        let done = engine.record_together(&[WorkspaceEvents {
+            workspace: &workspace,
+            lock: &lock,
+            reports: &reports,
+        }])?;
         took.push(begun.elapsed().as_secs_f64() * 1e3);
         assert!(done[0][0].number > 0, "it has no number");
     }

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub mod carry;
+pub mod fast_parse;
 pub mod find;
 pub mod groups;
 pub mod live;
 pub mod mcp;
 pub mod mind;
-pub mod play;
-pub mod quick;
+pub mod proxy;
 mod rewind;
 pub mod share;
 pub mod store;
+pub mod viewers;
 
 pub use rewind::Rewind;
 pub use store::Prune;
@@ -192,17 +192,17 @@ pub enum Command {
     )]
     Agent(live::Agent),
     /// Carry an agent's model calls, record them, or answer them from a recording
-    #[command(after_help = carry::PROXY)]
-    Proxy(carry::Proxy),
+    #[command(after_help = proxy::PROXY)]
+    Proxy(proxy::Proxy),
     /// Do a recorded session again, with one thing changed
-    #[command(after_help = carry::RERUN)]
-    Rerun(carry::Rerun),
+    #[command(after_help = proxy::RERUN)]
+    Rerun(proxy::Rerun),
     /// Make the store reachable over HTTP: for the Studio, scripts and teams
-    #[command(after_help = carry::SERVE)]
-    Serve(carry::Serve),
+    #[command(after_help = proxy::SERVE)]
+    Serve(proxy::Serve),
     /// Open the Studio in a browser, already signed in
-    #[command(after_help = carry::STUDIO)]
-    Studio(carry::Studio),
+    #[command(after_help = proxy::STUDIO)]
+    Studio(proxy::Studio),
     /// Take an event from an agent's hook (agents call this)
     #[command(
         after_help = "The event comes as JSON on standard input.\n\nExamples:\n  stepback hook claude < event.json\n  stepback hook codex --strict < event.json"
@@ -239,13 +239,13 @@ pub enum Command {
     #[command(after_help = "Examples:\n  stepback resume")]
     Resume {
         #[command(flatten)]
-        of: live::Of,
+        of: live::SessionArg,
     },
     /// Let a stopped agent make one call, and stop it at the next
     #[command(after_help = "Examples:\n  stepback step")]
     Step {
         #[command(flatten)]
-        of: live::Of,
+        of: live::SessionArg,
     },
     /// Look at a stopped or running agent
     #[command(
@@ -256,7 +256,7 @@ pub enum Command {
         #[arg(value_parser = ["input", "conversation", "files", "task", "memory", "state"])]
         what: Option<String>,
         #[command(flatten)]
-        of: live::Of,
+        of: live::SessionArg,
     },
     /// Tell an agent something with its next call
     #[command(after_help = "Examples:\n  stepback inject \"do not touch the migrations\"")]
@@ -264,7 +264,7 @@ pub enum Command {
         /// What to tell it
         text: String,
         #[command(flatten)]
-        of: live::Of,
+        of: live::SessionArg,
     },
     /// Refuse the call a stopped agent wants to make
     #[command(after_help = "Examples:\n  stepback deny \"use the staging database\"")]
@@ -272,7 +272,7 @@ pub enum Command {
         /// What the model is told
         reason: Option<String>,
         #[command(flatten)]
-        of: live::Of,
+        of: live::SessionArg,
     },
     /// Let a stopped agent make its call with another input
     #[command(after_help = "Examples:\n  stepback edit-input '{\"command\": \"ls\"}'")]
@@ -281,7 +281,7 @@ pub enum Command {
         #[arg(value_name = "JSON")]
         input: String,
         #[command(flatten)]
-        of: live::Of,
+        of: live::SessionArg,
     },
     /// Watch agents work
     #[command(
@@ -292,20 +292,20 @@ pub enum Command {
         #[arg(long, value_name = "KINDS", value_delimiter = ',')]
         filter: Vec<String>,
         #[command(flatten)]
-        of: live::Of,
+        of: live::SessionArg,
         /// End after N steps
         #[arg(long, value_name = "N")]
         limit: Option<usize>,
     },
     /// Go through a recorded session again
-    #[command(after_help = play::REPLAY)]
-    Replay(play::Replay),
+    #[command(after_help = viewers::REPLAY)]
+    Replay(viewers::Replay),
     /// Look at everything with keys: sessions, timeline, state, diff, live control
-    #[command(after_help = play::TUI)]
-    Tui(play::Tui),
+    #[command(after_help = viewers::TUI)]
+    Tui(viewers::Tui),
     /// Compare two sessions, branches or points: steps, files, memory, conversation
-    #[command(after_help = play::COMPARE)]
-    Compare(play::Compare),
+    #[command(after_help = viewers::COMPARE)]
+    Compare(viewers::Compare),
     /// Find steps by their words: prompts, answers, calls, errors, labels, paths
     #[command(after_help = find::SEARCH)]
     Search(find::Search),
@@ -383,13 +383,13 @@ pub enum Command {
         /// An operation (number or beginning of its id) instead of the last one
         operation: Option<String>,
         #[command(flatten)]
-        agree: Agree,
+        agree: ConfirmArgs,
     },
     /// Bring back what the last undo took back
     #[command(after_help = "Examples:\n  stepback redo")]
     Redo {
         #[command(flatten)]
-        agree: Agree,
+        agree: ConfirmArgs,
     },
     /// Operations: what stepback itself did
     #[command(subcommand)]
@@ -513,7 +513,7 @@ pub enum Op {
 
 // Agreeing to a plan.
 #[derive(Debug, Args)]
-pub struct Agree {
+pub struct ConfirmArgs {
     /// Show the plan and change nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 
 use crate::args::store::{self as store_args, Store};
 use crate::args::{Arguments, Checkpoint, Command, Op};
-use crate::context::{Context, Make};
+use crate::context::{Context, CreateStore};
 use crate::failure::{Failure, Kind};
 use crate::output;
 
@@ -14,7 +14,6 @@ mod agent;
 mod agents;
 mod bisect;
 mod branch;
-mod carry;
 mod checkpoint;
 mod compare;
 mod control;
@@ -23,9 +22,11 @@ mod diff;
 mod doctor;
 mod find;
 mod history;
+mod inspect;
+mod maintenance;
 mod mcp;
 mod mind;
-mod past;
+mod proxy;
 mod replay;
 mod rerun;
 mod rewind;
@@ -37,24 +38,23 @@ mod status;
 mod store;
 mod studio;
 mod tui;
-mod upkeep;
 mod view;
 mod watcher;
 
 /// What a command answers: the exit code, or why it failed.
-pub type Answer = Result<ExitCode, Failure>;
+pub type CommandResult = Result<ExitCode, Failure>;
 
 /// Everything went well.
-pub const DONE: Answer = Ok(ExitCode::SUCCESS);
+pub const DONE: CommandResult = Ok(ExitCode::SUCCESS);
 
 /// Runs a command.
-pub fn run(arguments: Arguments) -> Answer {
-    let known = |work| Context::open(&arguments, Make::No, work);
+pub fn run(arguments: Arguments) -> CommandResult {
+    let known = |work| Context::open(&arguments, CreateStore::No, work);
     // A board can be the first thing there is.
-    let any = || Context::open(&arguments, Make::Yes, "");
+    let any = || Context::open(&arguments, CreateStore::Yes, "");
     match &arguments.command {
         Command::Checkpoint(Checkpoint::Create { label, note, tags }) => {
-            let context = Context::open(&arguments, Make::Yes, "files looked at")?;
+            let context = Context::open(&arguments, CreateStore::Yes, "files looked at")?;
             checkpoint::create(&context, label.clone(), note.clone(), tags.clone())
         }
         Command::Checkpoint(Checkpoint::List { tag, find, all }) => {
@@ -80,17 +80,19 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Rewind(arguments) => rewind::rewind(&known("files")?, arguments),
         Command::Undo { operation, agree } => rewind::undo(&known("files")?, operation.as_deref(), agree),
         Command::Redo { agree } => rewind::redo(&known("files")?, agree),
-        Command::At { point } => past::at(&known("")?, point),
-        Command::Cat { point, path } => past::cat(&known("")?, point, path),
-        Command::Restore { point, into, git } => past::restore(&known("files written")?, point, into, *git),
+        Command::At { point } => inspect::at(&known("")?, point),
+        Command::Cat { point, path } => inspect::cat(&known("")?, point, path),
+        Command::Restore { point, into, git } => {
+            inspect::restore(&known("files written")?, point, into, *git)
+        }
         Command::Init(init) => agents::init(&arguments.here()?, arguments.json, init),
         Command::Run(wanted) => run::run(&arguments, wanted),
-        Command::Proxy(wanted) => carry::proxy(&Context::open(&arguments, Make::Yes, "")?, wanted),
-        Command::Serve(wanted) => serve::serve(&Context::open(&arguments, Make::Yes, "")?, wanted),
-        Command::Studio(wanted) => studio::studio(&Context::open(&arguments, Make::Yes, "")?, wanted),
+        Command::Proxy(wanted) => proxy::proxy(&Context::open(&arguments, CreateStore::Yes, "")?, wanted),
+        Command::Serve(wanted) => serve::serve(&Context::open(&arguments, CreateStore::Yes, "")?, wanted),
+        Command::Studio(wanted) => studio::studio(&Context::open(&arguments, CreateStore::Yes, "")?, wanted),
         Command::Rerun(wanted) => rerun::rerun(&known("")?.starting_no_watcher(), wanted),
         Command::Agent(agent) => {
-            agent::agent(&Context::open(&arguments, Make::Yes, "files looked at")?, agent)
+            agent::agent(&Context::open(&arguments, CreateStore::Yes, "files looked at")?, agent)
         }
         Command::Hook { agent, .. } => {
             // Only reached when the fast path could not read the arguments.
@@ -99,11 +101,11 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Sessions(wanted) => sessions::list(&known("")?, wanted),
         Command::Export(wanted) => share::export(&known("objects written")?, wanted),
         Command::Import(wanted) => {
-            let context = Context::open(&arguments, Make::Yes, "objects looked at")?;
+            let context = Context::open(&arguments, CreateStore::Yes, "objects looked at")?;
             agents::import(&context, &wanted.path, wanted.agent.as_deref())
         }
         Command::Breakpoint(command) => {
-            control::breakpoint(&Context::open(&arguments, Make::Yes, "")?, command)
+            control::breakpoint(&Context::open(&arguments, CreateStore::Yes, "")?, command)
         }
         Command::Pause { session } => control::pause(&known("")?, session.as_deref()),
         Command::Resume { of } => control::resume(&known("")?, of.session.as_deref(), false),
@@ -115,7 +117,7 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Deny { reason, of } => control::deny(&known("")?, of.session.as_deref(), reason.as_deref()),
         Command::EditInput { input, of } => control::edit_input(&known("")?, of.session.as_deref(), input),
         Command::Watch { filter, of, limit } => {
-            let context = Context::open(&arguments, Make::Yes, "")?;
+            let context = Context::open(&arguments, CreateStore::Yes, "")?;
             sessions::watch(&context, of.session.as_deref(), filter, *limit)
         }
         Command::Replay(arguments) => replay::replay(&known("")?, arguments),
@@ -137,15 +139,15 @@ pub fn run(arguments: Arguments) -> Answer {
         Command::Recover(arguments) => mind::recover(&any()?, arguments),
         Command::Mcp(wanted) => mcp::mcp(&any()?, wanted),
         Command::Settings { key, value } => {
-            let context = Context::open(&arguments, Make::Yes, "")?;
+            let context = Context::open(&arguments, CreateStore::Yes, "")?;
             agents::settings(&context, key.as_deref(), value.as_deref())
         }
         Command::Doctor => doctor::doctor(&known("files looked at")?),
         Command::Watcher { command: None } => watcher::show(&known("")?),
         Command::Watcher { command: Some(store_args::Watcher::Stop) } => watcher::stop(&known("")?),
-        Command::Prune(arguments) => upkeep::prune(&known("objects")?, arguments),
-        Command::Fsck => upkeep::fsck(&known("objects verified")?),
-        Command::Stats => upkeep::stats(&known("")?),
+        Command::Prune(arguments) => maintenance::prune(&known("objects")?, arguments),
+        Command::Fsck => maintenance::fsck(&known("objects verified")?),
+        Command::Stats => maintenance::stats(&known("")?),
         Command::Store(Store::Copy { from, to }) => store::copy(from, to, arguments.json),
         Command::Demo { keep: _, no_keep, fast } => crate::demo::run(!no_keep, *fast),
         Command::Completions { shell } => {

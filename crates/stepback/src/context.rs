@@ -18,8 +18,8 @@ use stepback_worktree::scan::hints::Hints;
 
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Progress};
-use crate::place::Place;
 use crate::settings::Settings;
+use crate::store_location::StoreLocation;
 use crate::watcher;
 
 /// The store, the directory, and the outside world.
@@ -28,7 +28,7 @@ pub struct Context {
     pub directory: PathBuf,
     /// Print JSON.
     pub json: bool,
-    place: Place,
+    place: StoreLocation,
     store: &'static dyn Store,
     env: Box<dyn Env>,
     progress: Progress,
@@ -40,7 +40,7 @@ pub struct Context {
 
 /// Whether a command may make a store that is not there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Make {
+pub enum CreateStore {
     /// It may.
     Yes,
     /// There must be one.
@@ -49,7 +49,11 @@ pub enum Make {
 
 impl Context {
     /// Opens the store and finds out where we are.
-    pub fn open(arguments: &crate::args::Arguments, make: Make, work: &'static str) -> Result<Self, Failure> {
+    pub fn open(
+        arguments: &crate::args::Arguments,
+        make: CreateStore,
+        work: &'static str,
+    ) -> Result<Self, Failure> {
         let directory = match &arguments.directory {
             Some(directory) => directory.clone(),
             None => std::env::current_dir().map_err(|error| {
@@ -63,7 +67,7 @@ impl Context {
         if !directory.is_dir() {
             return Err(Failure::new(Kind::Usage, format!("{} is not a directory", directory.display())));
         }
-        let place = Place::find(arguments.store.as_deref())?;
+        let place = StoreLocation::find(arguments.store.as_deref())?;
         let store = place.open(make)?;
         if let Some(local) = store.local_dir() {
             stepback_rerun::scratch::remove_leftovers(local);
@@ -216,7 +220,7 @@ impl Context {
     }
 
     /// Where the store is.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &StoreLocation {
         &self.place
     }
 

@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::stage::Stage;
-use crate::commands::Answer;
+use crate::commands::CommandResult;
 use crate::failure::Failure;
 
 /// What a program that was interrupted exits with.
 const INTERRUPTED: u8 = 130;
 
 /// Runs the demo. What it made is left to explore if `keep` is set.
-pub fn run(keep: bool, fast: bool) -> Answer {
+pub fn run(keep: bool, fast: bool) -> CommandResult {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())?;

@@ -23,7 +23,7 @@ mod unified;
 
 pub use side_by_side::side_by_side;
 pub use stat::{hunks_json, stat, summary_counts};
-pub use stepback_model::visible::safe;
+pub use stepback_model::escape::safe;
 pub use unified::unified;
 
 /// What to compare: one path before and after.

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::json;
-use stepback_engine::{EngineError, advice};
+use stepback_engine::{EngineError, diagnostics};
 use stepback_model::object::ObjectError;
 use stepback_store::StoreError;
 
-pub use stepback_engine::advice::Kind;
+pub use stepback_engine::diagnostics::Kind;
 
 /// A failure with everything a person needs.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let message = error.to_string();
-        let (kind, hint) = advice::of(&error);
+        let (kind, hint) = diagnostics::of(&error);
         Self { kind, message, hint: hint.map(str::to_string) }
     }
 }
@@ -84,7 +84,7 @@ impl From<StoreError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        let (kind, hint) = advice::of_io(&error);
+        let (kind, hint) = diagnostics::of_io(&error);
         Self { kind, message: error.to_string(), hint: hint.map(str::to_string) }
     }
 }

@@ -14,14 +14,14 @@ use stepback_agents::hook::{Hook, LARGEST};
 use stepback_agents::policy::{self, Policy};
 use stepback_agents::{Agent, install};
 use stepback_engine::{Engine, EngineError};
-use stepback_model::record::Started;
+use stepback_model::record::LaunchCommand;
 use stepback_watch::client::Client;
 use stepback_worktree::rules::Budget;
 use stepback_worktree::scan::hints::Hints;
 
 use crate::context;
-use crate::place::Place;
 use crate::settings::Settings;
+use crate::store_location::StoreLocation;
 use crate::system;
 use crate::watcher;
 
@@ -63,7 +63,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     let Some(agent) = Agent::parse(agent) else {
         return nothing(&format!("\"{agent}\" is not an agent this version knows; nothing is recorded"));
     };
-    let place = match Place::find(store.as_deref()) {
+    let place = match StoreLocation::find(store.as_deref()) {
         Ok(place) => place,
         Err(failure) => {
             let what = failure.what_to_do().map_or_else(String::new, |hint| format!(" ({hint})"));
@@ -73,7 +73,7 @@ pub fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     Some(run(agent, strict, &place))
 }
 
-fn run(agent: Agent, strict: bool, place: &Place) -> ExitCode {
+fn run(agent: Agent, strict: bool, place: &StoreLocation) -> ExitCode {
     let store = place.local();
     let mut payload = Vec::new();
     // One byte more than is allowed, so that too much can be told from just enough.
@@ -104,7 +104,7 @@ fn run(agent: Agent, strict: bool, place: &Place) -> ExitCode {
         notes: settings.get("notes") != 0,
         policy: policy.as_ref(),
         started: &|| started(agent),
-        carried: std::env::var_os(stepback_agents::carried::VARIABLE).is_some(),
+        carried: std::env::var_os(stepback_agents::model_call_inbox::VARIABLE).is_some(),
     };
     let outcome = hook.handle(&payload);
     if let Some(trouble) = outcome.trouble {
@@ -124,7 +124,7 @@ fn run(agent: Agent, strict: bool, place: &Place) -> ExitCode {
 const ABOVE: usize = 4;
 
 /// How the agent that called was started: its executable, without its arguments. It is one of the processes above this one.
-fn started(agent: Agent) -> Option<Started> {
+fn started(agent: Agent) -> Option<LaunchCommand> {
     let mut process = std::os::unix::process::parent_id();
     for _ in 0..ABOVE {
         let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
@@ -145,7 +145,7 @@ fn started(agent: Agent) -> Option<Started> {
             let directory = std::fs::read_link(format!("/proc/{process}/cwd")).ok()?.display().to_string();
             let home = context::home().map(|home| home.display().to_string()).unwrap_or_default();
             let temp = std::env::temp_dir().display().to_string();
-            return Some(Started { argv, directory, home, temp });
+            return Some(LaunchCommand { argv, directory, home, temp });
         }
         // The fourth field is the parent; the second, in parentheses, may hold anything.
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
@@ -155,7 +155,7 @@ fn started(agent: Agent) -> Option<Started> {
 }
 
 fn with_engine(
-    place: &Place,
+    place: &StoreLocation,
     env: &dyn stepback_model::env::Env,
     watcher: Option<&Client>,
     work: &mut dyn FnMut(&Engine<'_>) -> Result<(), EngineError>,

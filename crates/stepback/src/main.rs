@@ -11,8 +11,8 @@ mod diff_view;
 mod failure;
 mod hook;
 mod output;
-mod place;
 mod settings;
+mod store_location;
 mod system;
 mod watcher;
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     if let Some(code) = stepback_watch::process::run_if_asked(&words) {
         return ExitCode::from(code);
     }
-    if let Some(error) = stepback_rerun::fence::be_inside_if_asked(&words) {
+    if let Some(error) = stepback_rerun::sandbox::run_sandbox_child(&words) {
         eprintln!("stepback: cannot run behind the fence: {error}");
         return ExitCode::FAILURE;
     }
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 fn parse(words: &[std::ffi::OsString]) -> Result<args::Arguments, clap::Error> {
     // The definition of all commands is a tree of many small allocations, not worth giving back one by one.
     let command = Box::leak(Box::new(args::Arguments::command()));
-    let quick = args::quick::matches(command, words);
+    let quick = args::fast_parse::matches(command, words);
     if let Some(arguments) =
         quick.and_then(|mut matches| args::Arguments::from_arg_matches_mut(&mut matches).ok())
     {

@@ -8,11 +8,11 @@ use stepback_watch::client::{Client, SLOW_SCAN, Starter};
 use stepback_watch::launch::Launcher;
 
 use crate::context;
-use crate::place::Place;
 use crate::settings::Settings;
+use crate::store_location::StoreLocation;
 
 /// The variable that says how this process uses the watcher.
-pub const VARIABLE: &str = stepback_rerun::fence::WATCHER_VARIABLE;
+pub const VARIABLE: &str = stepback_rerun::sandbox::WATCHER_VARIABLE;
 /// The setting that keeps watchers from being started.
 pub const SETTING: &str = "watcher";
 
@@ -60,7 +60,7 @@ impl WatcherMode {
 
 /// The client for a store's watcher; `None` if that is turned off. Nothing is asked yet. With `deferred`, a watcher is only
 /// started when the client is told to.
-pub fn client(place: &Place, settings: &Settings, deferred: bool) -> Option<Client> {
+pub fn client(place: &StoreLocation, settings: &Settings, deferred: bool) -> Option<Client> {
     let mode = WatcherMode::find(settings);
     if matches!(mode, WatcherMode::Off(_)) {
         return None;

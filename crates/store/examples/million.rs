@@ -14,11 +14,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use stepback_model::hash::Hash;
-use stepback_model::record::{Annotation, Facts, Session, Step, StepKind, Trigger};
+use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta, Trigger};
 use stepback_model::search::{Field, Pattern, Texts};
 use stepback_model::time::Timestamp;
 use stepback_store::embedded::EmbeddedStore;
-use stepback_store::port::{By, Document, Mutation, Query, Search, Store};
+use stepback_store::port::{Document, Mutation, Query, Search, SortKey, Store};
 use stepback_testkit::sample::Sample;
 use stepback_testkit::tree::Draw;
 
@@ -103,13 +103,13 @@ fn fill(store: &EmbeddedStore, steps: usize) {
             .map(|at| {
                 let session = &sessions[at * SESSIONS / steps];
                 let kind = kinds[at % 4];
-                let facts = Facts {
+                let facts = StepMeta {
                     iteration: (at % 2000) as u64 / 20,
                     tool: Some(["Bash", "Edit", "Read"][draw.below(3)].into()),
                     call: Some(format!("call-{}", at / 2)),
                     failed: draw.once_in(50),
                     duration: Some(draw.below(5_000_000) as u64),
-                    ..Facts::default()
+                    ..StepMeta::default()
                 };
                 let step = Step {
                     kind,
@@ -213,8 +213,8 @@ fn ask(store: &EmbeddedStore) {
         let [since, until] = [since, since + 3_600_000_000].map(|at| Some(Timestamp::from_micros(at)));
         page(&Query { since, until, ..all() })
     });
-    time("query: longest", TIMES, |_| page(&Query { by: By::Duration, ..all() }));
-    time("query: latest", TIMES, |_| page(&Query { by: By::Time, ..all() }));
+    time("query: longest", TIMES, |_| page(&Query { by: SortKey::Duration, ..all() }));
+    time("query: latest", TIMES, |_| page(&Query { by: SortKey::Time, ..all() }));
     time("query: one call", TIMES, |at| page(&Query { call: Some(format!("call-{}", at * 4001)), ..all() }));
     time("query: a label", TIMES, |_| page(&Query { label: Some("none".into()), ..all() }));
     time("query: checkpoints", TIMES, |_| {

@@ -86,7 +86,7 @@ pub fn copy(
     progress: &mut dyn FnMut(Phase, u64, u64),
 ) -> Result<Copied, CopyError> {
     refuse_unless_empty(to)?;
-    let mark = from.mark()?;
+    let mark = from.commit_seq()?;
     let marker = StepId::from_bytes([0; 16]);
     to.commit(None, &[Mutation::SetRef { name: INCOMPLETE.into(), expected: None, value: marker }])?;
     let mut copied = Copied::default();
@@ -109,7 +109,7 @@ pub fn copy(
     copied.references = references.len() as u64;
 
     verify(from, to, &objects, &workspaces, progress)?;
-    if from.mark()? != mark {
+    if from.commit_seq()? != mark {
         return Err(CopyError::Disturbed("the original"));
     }
     to.commit(None, &[Mutation::DropRef { name: INCOMPLETE.into() }])?;

@@ -18,16 +18,16 @@ use stepback_faults as faults;
 
 use crate::error::StoreError;
 use crate::pack;
-use crate::recent;
+use crate::tree_cache;
 
-mod answer;
 mod apply;
 mod batch;
-mod chain;
+mod chain_reader;
 mod find;
 mod index;
 mod log;
 mod objects;
+mod ranked_hits;
 mod readers;
 mod schema;
 mod store;
@@ -54,8 +54,8 @@ pub struct EmbeddedStore {
     /// Others that nobody uses right now.
     readers: Mutex<Vec<Connection>>,
     open_packs: Mutex<HashMap<u64, Arc<File>>>,
-    open_lenders: Mutex<HashMap<crate::lender::Oid, Arc<crate::lender::Lender>>>,
-    recent: recent::Recent,
+    open_lenders: Mutex<HashMap<crate::git_pack::Oid, Arc<crate::git_pack::GitPack>>>,
+    recent: tree_cache::Recent,
     /// How often this process committed.
     commits: AtomicU64,
     /// Whether objects were seen here.
@@ -136,7 +136,7 @@ impl EmbeddedStore {
             readers: Mutex::default(),
             open_packs: Mutex::new(HashMap::new()),
             open_lenders: Mutex::new(HashMap::new()),
-            recent: recent::Recent::default(),
+            recent: tree_cache::Recent::default(),
             commits: AtomicU64::new(0),
             has_objects: AtomicBool::new(false),
             index: Mutex::new(None),

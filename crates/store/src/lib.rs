@@ -1,23 +1,23 @@
 //! Where states and their history are kept.
 //!
 //! [`port`] says what a store is; [`embedded`] keeps it in SQLite and pack files, shared by many processes; [`memory`] keeps
-//! it in memory, bounded; [`copy`] takes everything from one store to another. [`codec`], [`recent`] and [`search`] have parts
+//! it in memory, bounded; [`copy`] takes everything from one store to another. [`codec`], [`tree_cache`] and [`search`] have parts
 //! that a store in another crate can use. This crate knows nothing of directories being watched, of agents, or of the terminal.
 
 pub mod codec;
 pub mod copy;
 pub mod embedded;
 pub mod error;
-mod lender;
+mod git_pack;
 pub mod memory;
 mod pack;
 pub mod port;
 mod query;
 mod rank;
-pub mod recent;
 mod scan;
 pub mod search;
+pub mod tree_cache;
 
 pub use error::StoreError;
-pub use lender::{blob_oid as git_blob_id, verify_file as verify_git_file};
+pub use git_pack::{blob_oid as git_blob_id, verify_file as verify_git_file};
 pub use port::{FinishedBatch, Mutation, ObjectBatch, Receipt, Store};

@@ -14,7 +14,7 @@ use stepback_model::record::{Checkpoint, OpStatus, Operation, Session, Workspace
 use crate::error::StoreError;
 use crate::port::{
     CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query, Receipt,
-    Search, Store, StoredCheckpoint, Swept, Tally, Usage,
+    Search, StepCount, Store, StoredCheckpoint, Swept, Usage,
 };
 use crate::scan::{self, Rows};
 
@@ -120,7 +120,7 @@ impl Store for MemoryStore {
         Ok(self.inner().objects.contains_key(&(kind, hash)))
     }
 
-    fn epoch(&self) -> Result<u64, StoreError> {
+    fn gc_generation(&self) -> Result<u64, StoreError> {
         Ok(self.inner().epoch)
     }
 
@@ -207,7 +207,7 @@ impl Store for MemoryStore {
         Ok(scan::page(self.inner().log.rows(), workspace, query))
     }
 
-    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
         Ok(scan::tally(self.inner().log.rows(), workspace))
     }
 
@@ -253,7 +253,7 @@ impl Store for MemoryStore {
         Ok(operations)
     }
 
-    fn mark(&self) -> Result<CommitMark, StoreError> {
+    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
         Ok(CommitMark(self.inner().commits))
     }
 

@@ -18,7 +18,7 @@ use stepback_model::record::{
 };
 
 use crate::error::StoreError;
-pub use crate::query::{By, COUNTED, Cursor, ORDERS, Page, Placed, Query, Tally};
+pub use crate::query::{COUNTED, Cursor, ORDERS, Page, Query, SortKey, StepAt, StepCount};
 pub use crate::search::{Document, Found, Hit, Search};
 
 /// Name of the vault inside a store's local directory: immutable git files, kept by hard link.
@@ -168,7 +168,7 @@ pub trait ObjectBatch: ObjectSink + Sync + Send {
     /// Whether an object is already stored or in this batch.
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, ObjectError>;
     /// Names git packs in the store's vault whose blobs need not be stored again. A store without a vault ignores it.
-    fn borrow_from(&self, _packs: &[Vec<u8>]) {}
+    fn reuse_packs(&self, _packs: &[Vec<u8>]) {}
     /// Completes the batch, ready to be made durable and named by a commit.
     fn finish(self: Box<Self>) -> Result<FinishedBatch, StoreError>;
 }
@@ -219,11 +219,11 @@ pub trait Store: ObjectSource + Send + Sync {
     fn contains(&self, kind: ObjectKind, hash: Hash) -> Result<bool, StoreError>;
 
     /// The number of collections so far. What was seen in one epoch may be gone in the next.
-    fn epoch(&self) -> Result<u64, StoreError>;
+    fn gc_generation(&self) -> Result<u64, StoreError>;
 
     /// Starts writing objects.
     fn begin(&self) -> Result<Box<dyn ObjectBatch + '_>, StoreError> {
-        self.begin_since(self.epoch()?)
+        self.begin_since(self.gc_generation()?)
     }
 
     /// Starts writing objects, for somebody who has known since `epoch` what is stored.
@@ -261,7 +261,7 @@ pub trait Store: ObjectSource + Send + Sync {
     /// Answers several questions at once, where each by itself would be a way to a server and back.
     fn look(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
         // The epoch first: what is freed after this look is then noticed.
-        let epoch = self.epoch()?;
+        let epoch = self.gc_generation()?;
         let mut stored = HashSet::new();
         for step in questions.steps {
             if self.step(*step)?.is_some() {
@@ -292,7 +292,7 @@ pub trait Store: ObjectSource + Send + Sync {
     fn find(&self, workspace: Option<WorkspaceId>, query: &Query) -> Result<Page, StoreError>;
     /// Steps of all workspaces that were committed after the one at `position`, in order of their commits; at most `most`.
     /// Whoever goes on behind the last one it was given misses none. Like [`Self::find`], without counting them all.
-    fn follow(&self, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
+    fn follow(&self, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
         let from = Some(Cursor { value: 0, position });
         let query = Query { oldest_first: true, from, limit: Some(most), ..Query::default() };
         Ok(self.find(None, &query)?.steps)
@@ -303,7 +303,7 @@ pub trait Store: ObjectSource + Send + Sync {
         Ok(newest.steps.first().map_or(0, |placed| placed.position))
     }
     /// How many steps of each agent and kind a workspace has, hidden ones included, in order of their names.
-    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError>;
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError>;
     /// Checkpoints of a workspace, hidden ones included, newest first.
     fn checkpoints(&self, workspace: WorkspaceId) -> Result<Vec<StoredCheckpoint>, StoreError>;
     /// One operation.
@@ -324,13 +324,13 @@ pub trait Store: ObjectSource + Send + Sync {
     fn search(&self, search: &Search) -> Result<Found, StoreError>;
 
     /// The present position in the history of commits.
-    fn mark(&self) -> Result<CommitMark, StoreError>;
+    fn commit_seq(&self) -> Result<CommitMark, StoreError>;
     /// Waits until something was committed after `after`, by whichever process, and returns the position then; the same one if
     /// nothing was for as long as `patience`.
     fn wait_for_commit(&self, after: CommitMark, patience: Duration) -> Result<CommitMark, StoreError> {
         let until = Instant::now() + patience;
         loop {
-            let mark = self.mark()?;
+            let mark = self.commit_seq()?;
             let left = until.saturating_duration_since(Instant::now());
             if mark != after || left.is_zero() {
                 return Ok(mark);

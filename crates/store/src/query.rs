@@ -50,7 +50,7 @@ pub struct Query {
     /// With a number below this one.
     pub before: Option<u64>,
     /// In order of this.
-    pub by: By,
+    pub by: SortKey,
     /// Oldest (or shortest) first instead of newest (or longest) first.
     pub oldest_first: bool,
     /// That come after this place in the order.
@@ -63,7 +63,7 @@ pub struct Query {
 
 /// What steps are ordered by. Those that are equal in it are in order of their commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum By {
+pub enum SortKey {
     /// Their commits; in one workspace, their numbers.
     #[default]
     Commit,
@@ -74,13 +74,13 @@ pub enum By {
 }
 
 /// Orders by their names: what steps are ordered by, and whether the oldest (or shortest) comes first.
-pub const ORDERS: [(&str, By, bool); 6] = [
-    ("newest", By::Commit, false),
-    ("oldest", By::Commit, true),
-    ("latest", By::Time, false),
-    ("earliest", By::Time, true),
-    ("longest", By::Duration, false),
-    ("shortest", By::Duration, true),
+pub const ORDERS: [(&str, SortKey, bool); 6] = [
+    ("newest", SortKey::Commit, false),
+    ("oldest", SortKey::Commit, true),
+    ("latest", SortKey::Time, false),
+    ("earliest", SortKey::Time, true),
+    ("longest", SortKey::Duration, false),
+    ("shortest", SortKey::Duration, true),
 ];
 
 /// A store need not count further: to count a million steps takes longer than to show a page of them.
@@ -115,7 +115,7 @@ impl FromStr for Cursor {
 
 /// A step, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Placed {
+pub struct StepAt {
     /// Its workspace.
     pub workspace: WorkspaceId,
     /// Its place in the order of commits, for as long as the store is there.
@@ -126,7 +126,7 @@ pub struct Placed {
 
 /// How many steps an agent has of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tally {
+pub struct StepCount {
     /// The agent.
     pub agent: String,
     /// The kind.
@@ -141,7 +141,7 @@ pub struct Tally {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Page {
     /// They.
-    pub steps: Vec<Placed>,
+    pub steps: Vec<StepAt>,
     /// How many there are in all, before the cursor and beyond the limit.
     pub total: u64,
     /// Whether there are so many at least, and nobody counted further.
@@ -182,9 +182,9 @@ impl Query {
     pub fn place(&self, stored: &StoredCheckpoint, position: u64) -> Cursor {
         let step = &stored.checkpoint.step;
         let value = match self.by {
-            By::Commit => 0,
-            By::Time => step.at.as_micros(),
-            By::Duration => {
+            SortKey::Commit => 0,
+            SortKey::Time => step.at.as_micros(),
+            SortKey::Duration => {
                 step.facts.duration.map_or(-1, |micros| i64::try_from(micros).unwrap_or(i64::MAX))
             }
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::Session;
 
-use crate::port::{Page, Placed, Query, StoredCheckpoint, Tally};
+use crate::port::{Page, Query, StepAt, StepCount, StoredCheckpoint};
 use crate::query::Cursor;
 
 /// All that is looked at.
@@ -53,7 +53,7 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
         _ => None,
     };
     found.truncate(most);
-    let placed = |(place, workspace, stored): (Cursor, WorkspaceId, &StoredCheckpoint)| Placed {
+    let placed = |(place, workspace, stored): (Cursor, WorkspaceId, &StoredCheckpoint)| StepAt {
         workspace,
         position: place.position,
         stored: stored.clone(),
@@ -62,14 +62,14 @@ pub fn page(log: Rows<'_>, workspace: Option<WorkspaceId>, query: &Query) -> Pag
 }
 
 /// How many steps of each agent and kind a workspace has.
-pub fn tally(log: Rows<'_>, workspace: WorkspaceId) -> Vec<Tally> {
-    let mut counted: BTreeMap<(&str, &str), Tally> = BTreeMap::new();
+pub fn tally(log: Rows<'_>, workspace: WorkspaceId) -> Vec<StepCount> {
+    let mut counted: BTreeMap<(&str, &str), StepCount> = BTreeMap::new();
     for session in log.sessions.iter().filter(|session| session.workspace == workspace) {
         let own = |stored: &&StoredCheckpoint| stored.checkpoint.step.session == session.id;
         for stored in log.steps.iter().filter(own) {
             let step = &stored.checkpoint.step;
             let (agent, kind) = (session.agent.as_str(), step.kind);
-            let tally = counted.entry((agent, kind.as_str())).or_insert_with(|| Tally {
+            let tally = counted.entry((agent, kind.as_str())).or_insert_with(|| StepCount {
                 agent: agent.to_string(),
                 kind,
                 steps: 0,

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::json::Root;
 use stepback_model::object::{ObjectError, ObjectSource};
-use stepback_model::record::{Annotation, Facts, OpStatus, Step, StepKind};
+use stepback_model::record::{Annotation, OpStatus, Step, StepKind, StepMeta};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
 use stepback_store::{Mutation, Store, StoreError};
 use stepback_testkit::process;
@@ -64,7 +64,8 @@ fn reopening_sees_everything() {
         let bytes = read(store, checkpoints[0].checkpoint.step.state).unwrap();
         let log = (store.workspaces().unwrap(), store.sessions(workspace.id).unwrap(), checkpoints);
         let heads = (store.operations(workspace.id).unwrap(), store.references("").unwrap());
-        let counts = (store.epoch().unwrap(), store.mark().unwrap(), store.usage().unwrap().objects);
+        let counts =
+            (store.gc_generation().unwrap(), store.commit_seq().unwrap(), store.usage().unwrap().objects);
         (log, heads, counts, bytes)
     };
     let before = see(&store);
@@ -89,7 +90,7 @@ fn a_newer_format_is_refused_by_readers_and_writers_and_left_alone() {
     let old_program = EmbeddedStore::open(dir.path()).unwrap();
     let batch = old_program.begin().unwrap();
     let late = batch.write(ObjectKind::Blob, b"too late", None).unwrap();
-    let mark = old_program.mark().unwrap();
+    let mark = old_program.commit_seq().unwrap();
     let newer = FORMAT + 1;
     Connection::open(database(dir.path())).unwrap().pragma_update(None, "user_version", newer).unwrap();
 
@@ -122,7 +123,7 @@ fn an_older_format_is_raised_by_the_first_change_that_needs_it() {
     let (_, session) = sample.begin(&store, b"/w");
     let state = Hash::of(ObjectKind::State, b"");
     let append = |kind: StepKind, part: Option<u32>| {
-        let facts = Facts { detail: Some(Root { node: state, part }), ..Facts::default() };
+        let facts = StepMeta { detail: Some(Root { node: state, part }), ..StepMeta::default() };
         let step = Step { kind, facts, ..sample.step(session.id, state) };
         let append = Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
         store.commit(None, &[append]).unwrap();
@@ -203,7 +204,7 @@ fn a_damaged_database_is_an_error_and_never_a_panic() {
     store
         .commit(None, &(0..200).map(|_| append(sample.step(session.id, written[0]))).collect::<Vec<_>>())
         .unwrap();
-    store.sweep(&written.iter().copied().collect(), store.mark().unwrap()).unwrap();
+    store.sweep(&written.iter().copied().collect(), store.commit_seq().unwrap()).unwrap();
     drop(store);
     for name in ["log.sqlite-wal", "log.sqlite-shm"] {
         let _ = fs::remove_file(dir.path().join(name));
@@ -236,7 +237,7 @@ fn a_damaged_database_is_an_error_and_never_a_panic() {
                 }
                 // Whatever becomes of it: not a panic.
                 let sweep = |mark| store.sweep(&written.iter().copied().collect(), mark);
-                note(store.mark().and_then(sweep).map(drop).map_err(|error| error.to_string()));
+                note(store.commit_seq().and_then(sweep).map(drop).map_err(|error| error.to_string()));
                 match store.check() {
                     Ok(problems) => complaints.extend(problems),
                     Err(error) => complaints.push(error.to_string()),
@@ -286,7 +287,7 @@ fn a_pack_whose_row_is_lost_is_reported_and_kept() {
     let store = EmbeddedStore::open(dir.path()).unwrap();
     Connection::open(database(dir.path())).unwrap().execute("DELETE FROM packs", []).unwrap();
     assert_eq!(store.check().unwrap(), ["3 objects are in no committed part of a pack"]);
-    store.sweep(&blobs.iter().map(|(hash, _)| *hash).collect(), store.mark().unwrap()).unwrap();
+    store.sweep(&blobs.iter().map(|(hash, _)| *hash).collect(), store.commit_seq().unwrap()).unwrap();
     assert_eq!(read(&store, blobs[0].0).unwrap(), noise(1, 100_000));
 }
 
@@ -308,9 +309,9 @@ fn a_truncated_pack_loses_only_what_was_cut_off() {
     assert_eq!(read(&store, new).unwrap(), noise(9, 100_000));
     assert!(pack(dir.path(), 2).exists());
     // A sweep leaves what is left of the pack alone, and removes it when nobody needs it.
-    store.sweep(&HashSet::from([blobs[0].0, new]), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::from([blobs[0].0, new]), store.commit_seq().unwrap()).unwrap();
     read(&store, blobs[0].0).unwrap();
-    store.sweep(&HashSet::from([new]), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::from([new]), store.commit_seq().unwrap()).unwrap();
     assert!(!pack(dir.path(), 1).exists());
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
     assert_eq!(read(&store, new).unwrap(), noise(9, 100_000));
@@ -353,7 +354,7 @@ fn little_is_kept_in_the_database_and_freed_there() {
     }
     assert_eq!(records(), 3);
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
-    store.sweep(&HashSet::from([small[1]]), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::from([small[1]]), store.commit_seq().unwrap()).unwrap();
     assert_eq!(records(), 1);
     assert_eq!(read(&store, small[1]).unwrap(), b"two");
     assert!(matches!(read(&store, small[0]), Err(ObjectError::Missing { .. })));
@@ -373,7 +374,7 @@ fn a_store_of_format_1_has_its_records_in_packs_until_it_is_raised() {
     let db = Connection::open(database(dir.path())).unwrap();
     db.execute_batch("DROP TABLE records; PRAGMA user_version = 1").unwrap();
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
-    store.sweep(&HashSet::new(), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::new(), store.commit_seq().unwrap()).unwrap();
     let small = put(&store, &[b"one"])[0];
     assert_eq!(read(&store, small).unwrap(), b"one");
     let version = db.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap();
@@ -426,9 +427,9 @@ fn a_missing_pack_is_damage_and_the_store_stays_usable() {
     assert_corrupt(&store, blobs[0].0);
     assert_eq!(store.check().unwrap().len(), 1);
     let new = put(&store, &[b"new"])[0];
-    store.sweep(&HashSet::from([blobs[0].0, new]), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::from([blobs[0].0, new]), store.commit_seq().unwrap()).unwrap();
     assert_eq!(store.check().unwrap().len(), 1, "a sweep hid the damage");
-    store.sweep(&HashSet::from([new]), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::from([new]), store.commit_seq().unwrap()).unwrap();
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
     assert_eq!(read(&store, new).unwrap(), b"new");
 }
@@ -449,7 +450,7 @@ fn what_given_up_batches_leave_behind_is_used_again_and_freed() {
     drop(batch);
     // A crash between forgetting a pack and removing its file.
     fs::write(pack(dir.path(), 77), noise(1, 1 << 20)).unwrap();
-    store.sweep(&HashSet::from([kept]), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::from([kept]), store.commit_seq().unwrap()).unwrap();
     assert!(store.usage().unwrap().total_bytes < 1 << 20, "{:?}", store.usage().unwrap());
     assert_eq!(read(&store, kept).unwrap(), b"kept");
     assert_eq!(store.check().unwrap(), Vec::<String>::new());
@@ -502,7 +503,7 @@ fn child_makes_a_store_under_a_umask() {
     let store = EmbeddedStore::open(&path).unwrap();
     let kept = put(&store, &[&noise(1, 100_000), b"kept"])[1];
     // Makes a second pack.
-    store.sweep(&HashSet::from([kept]), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::from([kept]), store.commit_seq().unwrap()).unwrap();
     put(&store, &[b"more"]);
     let mut files = 0;
     let mut dirs = vec![path.clone()];

@@ -188,7 +188,7 @@ fn living() -> Vec<Vec<u8>> {
 fn sweep(dir: &Path) -> Result<(), StoreError> {
     let store = EmbeddedStore::open(dir)?;
     let live: HashSet<Hash> = living().iter().map(|bytes| blob(bytes)).collect();
-    store.sweep(&live, store.mark()?).map(drop)
+    store.sweep(&live, store.commit_seq()?).map(drop)
 }
 
 fn assert_living(dir: &Path) -> EmbeddedStore {

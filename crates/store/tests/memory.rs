@@ -24,7 +24,7 @@ fn a_commit_over_the_limit_is_refused_whole_and_a_sweep_makes_room() {
     assert_eq!(store.checkpoints(workspace.id).unwrap(), []);
     put(&store, &[&noise(3, 400)]);
     put(&store, &[&noise(3, 400)]);
-    store.sweep(&HashSet::new(), store.mark().unwrap()).unwrap();
+    store.sweep(&HashSet::new(), store.commit_seq().unwrap()).unwrap();
     assert_eq!(write().unwrap().steps, [1]);
 }
 

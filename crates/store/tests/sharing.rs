@@ -38,7 +38,7 @@ fn append_step(
 
 /// Sweeps, keeping the state of every step.
 fn sweep(store: &EmbeddedStore) -> Result<(), StoreError> {
-    let mark = store.mark()?;
+    let mark = store.commit_seq()?;
     let mut live = HashSet::new();
     for workspace in store.workspaces()? {
         live.extend(store.checkpoints(workspace.id)?.iter().map(|stored| stored.checkpoint.step.state));
@@ -78,7 +78,7 @@ fn two_handles_see_each_other() {
     // One handle collects, the other goes on reading what was moved.
     let kept = put(&one, &[&noise(1, 50_000), &prose(1, 50)])[1];
     two.read(ObjectKind::Blob, kept).unwrap();
-    one.sweep(&HashSet::from([kept]), one.mark().unwrap()).unwrap();
+    one.sweep(&HashSet::from([kept]), one.commit_seq().unwrap()).unwrap();
     assert_eq!(two.read(ObjectKind::Blob, kept).unwrap(), prose(1, 50));
     assert!(!Store::contains(&two, ObjectKind::Blob, first).unwrap());
 }

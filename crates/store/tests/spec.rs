@@ -5,7 +5,7 @@ use stepback_model::ids::StepId;
 use stepback_model::list;
 use stepback_model::object::{ObjectError, ObjectSink};
 use stepback_model::plan::Plan;
-use stepback_model::record::{Action, Move};
+use stepback_model::record::{Action, StateTransition};
 use stepback_model::state::{GitState, State};
 use stepback_model::tree::{Content, Entry, Node, SkipReason, Tree};
 use stepback_store::embedded::{EmbeddedStore, FORMAT};
@@ -107,7 +107,7 @@ fn tables_and_format_are_as_documented() {
 #[test]
 fn a_move_is_written_as_documented() {
     let id = StepId::from_bytes([1; 16]);
-    let moved = Move {
+    let moved = StateTransition {
         before: id,
         after: id,
         onto: id,

@@ -4,7 +4,8 @@ use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::record::{
-    Action, Annotation, Facts, OpStatus, Operation, Session, SessionInfo, Step, StepKind, Trigger, Workspace,
+    Action, Annotation, OpStatus, Operation, Session, SessionInfo, Step, StepKind, StepMeta, Trigger,
+    Workspace,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Mutation, Receipt, Store};
@@ -50,7 +51,7 @@ impl Sample {
             at: self.env.now(),
             state,
             summary: "a step".into(),
-            facts: Facts::default(),
+            facts: StepMeta::default(),
         }
     }
 

@@ -2,14 +2,14 @@
 //!
 //! It knows no terminal, no clock and no source, so that almost everything about it is tested without any of them.
 
-mod act;
+mod actions;
 mod board;
 mod graph;
 mod inspect;
 mod live;
 pub mod pager;
 pub mod prompt;
-mod receive;
+mod responses;
 #[cfg(test)]
 mod tests;
 pub mod window;
@@ -21,7 +21,7 @@ use stepback_model::time::Timestamp;
 
 use crate::documents::mind::Confidence;
 use crate::documents::{Branch, Hits, Lines, Plan, Session, Step, Stop};
-use crate::effect::{Effect, Loaded, Message, News};
+use crate::effect::{Effect, Loaded, Message, SourceEvent};
 use crate::keys::{self, Action};
 
 pub use board::{Board, list_rows};
@@ -283,9 +283,9 @@ impl App {
         self.go(1)
     }
 
-    fn hear(&mut self, news: News) -> Vec<Effect> {
+    fn hear(&mut self, news: SourceEvent) -> Vec<Effect> {
         match news {
-            News::Connected => {
+            SourceEvent::Connected => {
                 if self.gone.take().is_some() {
                     self.say("it answers again");
                 }
@@ -294,17 +294,17 @@ impl App {
                 effects.extend(self.catch_up());
                 effects
             }
-            News::Gone(why) => {
+            SourceEvent::Gone(why) => {
                 self.gone = Some(why);
                 Vec::new()
             }
-            News::Step { session } => match &self.open {
+            SourceEvent::Step { session } => match &self.open {
                 Some(open) if open.session.id == session => self.catch_up().into_iter().collect(),
                 _ if self.view == View::Sessions => vec![Effect::Sessions],
                 _ => Vec::new(),
             },
-            News::Stops => vec![Effect::Stops, Effect::Sessions],
-            News::Changed => {
+            SourceEvent::Stops => vec![Effect::Stops, Effect::Sessions],
+            SourceEvent::Changed => {
                 let mut effects = vec![Effect::Sessions];
                 effects.extend(self.catch_up());
                 effects.extend(self.load_branches());
@@ -429,12 +429,12 @@ impl App {
 
     /// Tells something.
     pub(crate) fn say(&mut self, text: &str) {
-        self.notice = Some(Notice { text: stepback_model::visible::safe(text), bad: false });
+        self.notice = Some(Notice { text: stepback_model::escape::safe(text), bad: false });
     }
 
     /// Tells what went wrong.
     pub(crate) fn complain(&mut self, text: &str) {
-        self.notice = Some(Notice { text: stepback_model::visible::safe(text), bad: true });
+        self.notice = Some(Notice { text: stepback_model::escape::safe(text), bad: true });
     }
 
     /// The agent of the open session, if it waits.

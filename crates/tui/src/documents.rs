@@ -111,7 +111,7 @@ pub struct Branch {
 /// Steps in a row that are on one branch, all of them left behind or none.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Stretch {
+pub struct BranchSpan {
     /// The number of the first.
     pub first: u64,
     /// The number of the last.
@@ -127,12 +127,12 @@ pub struct Stretch {
 #[serde(default)]
 pub struct Lines {
     /// Its steps, oldest first.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<BranchSpan>,
 }
 
 impl Lines {
     /// Where a step is; nothing is known of one that has just been made.
-    pub fn of(&self, number: u64) -> Option<&Stretch> {
+    pub fn of(&self, number: u64) -> Option<&BranchSpan> {
         let at = self.stretches.partition_point(|stretch| stretch.last < number);
         self.stretches.get(at).filter(|stretch| stretch.first <= number)
     }
@@ -200,7 +200,7 @@ pub struct State {
 /// Something that was said.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Said {
+pub struct StatusMessage {
     /// Who.
     pub role: Option<String>,
     /// What.

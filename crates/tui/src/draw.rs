@@ -8,7 +8,7 @@ use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
-use stepback_model::visible::safe;
+use stepback_model::escape::safe;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::app::pager::Mood;

@@ -63,7 +63,7 @@ impl<T> Loaded<T> {
         if self.key() == Some(key) {
             *self = match came {
                 Ok(value) => Self::Ready(key.to_owned(), value),
-                Err(trouble) => Self::Failed(key.to_owned(), stepback_model::visible::safe(&trouble.line())),
+                Err(trouble) => Self::Failed(key.to_owned(), stepback_model::escape::safe(&trouble.line())),
             };
         }
     }
@@ -85,14 +85,14 @@ pub enum Message {
     /// What time it is, and how long we have been running.
     Tick(Timestamp, Duration),
     /// Something happened at the source.
-    News(News),
+    News(SourceEvent),
     /// What was asked for came.
-    Came(Box<Came>),
+    Came(Box<SourceResponse>),
 }
 
 /// What is heard of the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum SourceEvent {
     /// It can be heard.
     Connected,
     /// It cannot.
@@ -110,7 +110,7 @@ pub enum News {
 
 /// What came.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Came {
+pub enum SourceResponse {
     /// Sessions, the first of them or those after a cursor.
     Sessions(Answered<Page<Session>>, Option<String>),
     /// A session, with steps around a number.
@@ -327,12 +327,12 @@ pub enum Effect {
     /// Look for words.
     Search(String),
     /// Ask for something to be done.
-    Do(Deed),
+    Do(TuiCommand),
 }
 
 /// Something that is done with one request.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Deed {
+pub struct TuiCommand {
     /// How.
     pub method: Method,
     /// Where.

@@ -14,8 +14,8 @@ use stepback_model::time::Timestamp;
 
 use crate::app::App;
 use crate::draw::{self, Look};
-use crate::effect::{Effect, Message, News};
-use crate::perform::Performer;
+use crate::effect::{Effect, Message, SourceEvent};
+use crate::executor::Performer;
 use crate::source::{Source, Trouble};
 use crate::terminal::Held;
 
@@ -140,10 +140,10 @@ fn follow(source: &Source, tell: Sender<Message>) {
             let gone = source
                 .follow(|event, data| {
                     let news = match event {
-                        "connected" => News::Connected,
-                        "step" => News::Step { session: session_of(data) },
-                        "stops" => News::Stops,
-                        "changed" => News::Changed,
+                        "connected" => SourceEvent::Connected,
+                        "step" => SourceEvent::Step { session: session_of(data) },
+                        "stops" => SourceEvent::Stops,
+                        "changed" => SourceEvent::Changed,
                         _ => return,
                     };
                     again = AGAIN.0;
@@ -154,7 +154,7 @@ fn follow(source: &Source, tell: Sender<Message>) {
                 Trouble::Gone(why) => why,
                 refused @ Trouble::Refused(_) => refused.line(),
             };
-            if tell.send(Message::News(News::Gone(why))).is_err() {
+            if tell.send(Message::News(SourceEvent::Gone(why))).is_err() {
                 return;
             }
             tokio::time::sleep(again).await;

@@ -88,7 +88,7 @@ impl Source {
     }
 
     /// The store that `work` works with, in this process.
-    pub fn direct(work: stepback_server::Work) -> std::io::Result<Self> {
+    pub fn direct(work: stepback_server::AppState) -> std::io::Result<Self> {
         Self::new(direct::Direct::new(work), "this store".into())
     }
 

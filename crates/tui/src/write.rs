@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::app::pager::{Mood, Row, Rows};
-use crate::documents::{Changed, Said, Step};
+use crate::documents::{Changed, StatusMessage, Step};
 
 /// A step with everything that is known of it, and what changed with it.
 pub fn step(step: &Step, detail: &Value, changes: &[Changed]) -> Vec<Row> {
@@ -94,7 +94,7 @@ pub fn part(of: &Value) -> Vec<Row> {
 }
 
 /// What had been said.
-pub fn conversation(said: &[Said], more: bool) -> Vec<Row> {
+pub fn conversation(said: &[StatusMessage], more: bool) -> Vec<Row> {
     let mut rows = Rows::default();
     if said.is_empty() {
         rows.line("", "nothing had been said", Mood::Quiet);

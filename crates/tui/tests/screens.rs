@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use stepback_model::time::Timestamp;
 use stepback_tui::app::{App, View};
 use stepback_tui::draw::{Look, draw};
-use stepback_tui::effect::{Around, Came, Effect, Message};
+use stepback_tui::effect::{Around, Effect, Message, SourceResponse};
 use stepback_tui::source::Trouble;
 
 /// 2026-01-02T03:04:05Z.
@@ -21,7 +21,7 @@ fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn came(app: &mut App, came: Came) -> Vec<Effect> {
+fn came(app: &mut App, came: SourceResponse) -> Vec<Effect> {
     app.update(Message::Came(Box::new(came)))
 }
 
@@ -118,13 +118,13 @@ fn mind() -> Value {
 fn app(columns: u16, rows: u16) -> App {
     let mut app = App::new((columns, rows), Timestamp::from_micros(NOW));
     app.begin(None);
-    came(&mut app, Came::Sessions(Ok(of(sessions())), None));
+    came(&mut app, SourceResponse::Sessions(Ok(of(sessions())), None));
     let stops = json!({ "items": [{
         "id": "stop1", "workspace": "w1", "session": "4f2a91c07d3e", "agent": "claude", "tool": "Bash",
         "input": { "command": "rm -rf build", "timeout": 60 }, "reason": "breakpoint 1: tool bash", "step": 7,
         "until": "2026-01-02T03:05:00Z",
     }], "next_cursor": null });
-    came(&mut app, Came::Stops(Ok(of(stops))));
+    came(&mut app, SourceResponse::Stops(Ok(of(stops))));
     app
 }
 
@@ -133,13 +133,13 @@ fn opened(columns: u16, rows: u16) -> App {
     let session = sessions()["items"][0].clone();
     let around = Around { number: 7, steps: of(steps()), begins: true, ends: true };
     press(&mut app, '\n');
-    let effects = came(&mut app, Came::Session(Ok((of(session), around))));
+    let effects = came(&mut app, SourceResponse::Session(Ok((of(session), around))));
     answer(&mut app, effects);
     let breakpoints = json!({ "items": [
         { "id": 1, "description": "tool bash", "enabled": true, "hits": 3 },
         { "id": 2, "description": "path src/**", "condition": "rm", "enabled": false, "hits": 0, "log": true },
     ], "next_cursor": null });
-    came(&mut app, Came::Breakpoints(Ok(of(breakpoints))));
+    came(&mut app, SourceResponse::Breakpoints(Ok(of(breakpoints))));
     app
 }
 
@@ -150,7 +150,7 @@ fn answer(app: &mut App, effects: Vec<Effect>) {
             Effect::Step { key, step, .. } => {
                 let detail = json!({ "input": { "path": "made.txt", "content": "one\ntwo\n" }, "output": "\u{1b}]0;evil\u{7}ok" });
                 let changes = of::<Vec<_>>(json!([{ "path": "made.txt", "kind": "created" }]));
-                came(app, Came::Step(key, Ok(stepback_tui::write::step(&step, &detail, &changes))));
+                came(app, SourceResponse::Step(key, Ok(stepback_tui::write::step(&step, &detail, &changes))));
             }
             Effect::State { key, .. } => {
                 let state = json!({
@@ -164,18 +164,18 @@ fn answer(app: &mut App, effects: Vec<Effect>) {
                     ],
                 });
                 let changed = of(json!([{ "path": "made.txt", "kind": "created" }]));
-                came(app, Came::State(key, Ok((of(state), changed))));
+                came(app, SourceResponse::State(key, Ok((of(state), changed))));
             }
             Effect::Lines(session) => {
                 let stretch = |first: u64, last: u64, branch: &str, left: bool| json!({ "first": first, "last": last, "branch": branch, "rolled_back": left });
                 let lines = json!({ "stretches": [
                     stretch(1, 3, "main", false), stretch(4, 5, "main", true), stretch(6, 7, "plan-b", false),
                 ] });
-                came(app, Came::Lines(session, Ok(of(lines))));
+                came(app, SourceResponse::Lines(session, Ok(of(lines))));
             }
             Effect::Board { key, .. } => {
                 let mind = of::<stepback_tui::documents::mind::Mind>(mind());
-                let effects = came(app, Came::Board(key, Ok(stepback_tui::app::Board::of(&mind))));
+                let effects = came(app, SourceResponse::Board(key, Ok(stepback_tui::app::Board::of(&mind))));
                 answer(app, effects);
             }
             Effect::Confidence { key, .. } => {
@@ -183,14 +183,20 @@ fn answer(app: &mut App, effects: Vec<Effect>) {
                     { "hypothesis": "H1", "at": [0, 2, 3], "confidence": [0.5, 0.82, 0.94] },
                     { "hypothesis": "H2", "at": [1, 3], "confidence": [0.5, 0.18] },
                 ] });
-                came(app, Came::Confidence(key, Ok(of(confidence))));
+                came(app, SourceResponse::Confidence(key, Ok(of(confidence))));
             }
             Effect::Diff { key, .. } => {
                 let text = "--- a/made.txt\n+++ b/made.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n";
                 let changes = of::<Vec<_>>(
                     json!([{ "path": "made.txt", "kind": "modified", "text": text }, { "path": "b.bin", "kind": "modified" }]),
                 );
-                came(app, Came::Diff(key, Ok(stepback_tui::write::diff("what #7 changed", &changes, false))));
+                came(
+                    app,
+                    SourceResponse::Diff(
+                        key,
+                        Ok(stepback_tui::write::diff("what #7 changed", &changes, false)),
+                    ),
+                );
             }
             _ => {}
         }
@@ -243,14 +249,14 @@ fn views(columns: u16, rows: u16) -> String {
         "left_alone": [{ "path": "notes", "reason": "it was edited since (by you)" }],
         "kept": [{ "path": "todo.md", "by": "you" }], "everything_changes": ["todo.md"], "warnings": [],
     });
-    came(&mut app, Came::Plan(Ok(of(plan)), Some("#5".into())));
+    came(&mut app, SourceResponse::Plan(Ok(of(plan)), Some("#5".into())));
     all.push_str(&format!("== Plan\n{}", text(&app, FULL)));
     app.update(Message::Key(KeyCode::Esc, false));
     press(&mut app, '/');
     all.push_str(&format!("== Prompt\n{}", text(&app, FULL)));
     app.update(Message::Key(KeyCode::Esc, false));
     let hits = json!({ "items": [{ "number": 6, "kind": "tool-end", "session": "4f2a91c07d3e", "agent": "claude", "summary": "Bash", "snippets": [{ "text": "make test failed" }] }], "total": 1, "complete": true });
-    came(&mut app, Came::Hits("test".into(), Ok(of(hits))));
+    came(&mut app, SourceResponse::Hits("test".into(), Ok(of(hits))));
     all.push_str(&format!("== Found\n{}", text(&app, FULL)));
     all
 }
@@ -305,7 +311,10 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
     let mut session = sessions()["items"][0].clone();
     session["title"] = hostile.into();
     session["agent"] = hostile.into();
-    came(&mut app, Came::Sessions(Ok(of(json!({ "items": [session], "next_cursor": null }))), None));
+    came(
+        &mut app,
+        SourceResponse::Sessions(Ok(of(json!({ "items": [session], "next_cursor": null }))), None),
+    );
     let mut all = steps();
     for step in all.as_array_mut().unwrap() {
         for name in ["summary", "kind", "label", "worker", "tool", "note"] {
@@ -313,23 +322,23 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
         }
     }
     let around = Around { number: 7, steps: of(all), begins: true, ends: true };
-    let effects = came(&mut app, Came::Session(Ok((of(session), around))));
+    let effects = came(&mut app, SourceResponse::Session(Ok((of(session), around))));
     answer(&mut app, effects);
     let stops = json!({ "items": [{ "id": "x", "session": "4f2a91c07d3e", "agent": hostile, "tool": hostile, "reason": hostile, "input": { hostile: hostile } }], "next_cursor": null });
-    came(&mut app, Came::Stops(Ok(of(stops))));
+    came(&mut app, SourceResponse::Stops(Ok(of(stops))));
     came(
         &mut app,
-        Came::Breakpoints(Ok(of(
+        SourceResponse::Breakpoints(Ok(of(
             json!({ "items": [{ "id": 1, "description": hostile, "condition": hostile }], "next_cursor": null }),
         ))),
     );
     for view in View::ALL {
         let effects = app.update(Message::Key(KeyCode::Char(char::from(b'1' + view as u8)), false));
         answer(&mut app, effects);
-        came(&mut app, Came::Done(Err(Trouble::Gone(hostile.into()))));
+        came(&mut app, SourceResponse::Done(Err(Trouble::Gone(hostile.into()))));
         for cell in &screen(&app, FULL).backend().buffer().content {
             assert!(
-                !cell.symbol().chars().any(stepback_model::visible::is_hidden),
+                !cell.symbol().chars().any(stepback_model::escape::is_hidden),
                 "{view:?}: {:?}",
                 cell.symbol()
             );
@@ -337,8 +346,8 @@ fn nothing_that_was_recorded_acts_on_the_terminal() {
         press(&mut app, 'z');
     }
     let hits = json!({ "items": [{ "number": 6, "kind": hostile, "session": hostile, "agent": hostile, "summary": hostile }], "total": 1 });
-    came(&mut app, Came::Hits(hostile.into(), Ok(of(hits))));
+    came(&mut app, SourceResponse::Hits(hostile.into(), Ok(of(hits))));
     for cell in &screen(&app, FULL).backend().buffer().content {
-        assert!(!cell.symbol().chars().any(stepback_model::visible::is_hidden), "{:?}", cell.symbol());
+        assert!(!cell.symbol().chars().any(stepback_model::escape::is_hidden), "{:?}", cell.symbol());
     }
 }

@@ -17,7 +17,7 @@ use crate::launch::{LaunchOutcome, Launcher};
 use crate::mounts;
 use crate::report::WatcherReport;
 use crate::server::DIRECTORY;
-use crate::wire::{self, Asked, Told};
+use crate::wire::{self, WatchRequest, WatchResponse};
 
 /// Name of the socket in the store's directory.
 pub const SOCKET: &str = "watch.sock";
@@ -105,8 +105,8 @@ impl Client {
 
     /// Who is at the socket.
     pub fn presence(&self) -> WatcherPresence {
-        match self.ask(&Asked::Report, REPORT) {
-            Ok(Told::Report(report)) => WatcherPresence::Running(report),
+        match self.ask(&WatchRequest::Report, REPORT) {
+            Ok(WatchResponse::Report(report)) => WatcherPresence::Running(report),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => WatcherPresence::Absent,
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => WatcherPresence::Silent,
@@ -126,8 +126,8 @@ impl Client {
 
     /// Asks the watcher to end. Whether it does: one that is part of a server does not.
     pub fn stop(&self) -> io::Result<bool> {
-        match self.ask(&Asked::Stop, REPORT)? {
-            Told::Stopping(stops) => Ok(stops),
+        match self.ask(&WatchRequest::Stop, REPORT)? {
+            WatchResponse::Stopping(stops) => Ok(stops),
             _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
         }
     }
@@ -156,12 +156,12 @@ impl Client {
         }
     }
 
-    fn question(&self, root: &Path, root_id: (u64, u64), since: Option<Token>) -> Asked {
+    fn question(&self, root: &Path, root_id: (u64, u64), since: Option<Token>) -> WatchRequest {
         let (namespace, version) = (mounts::namespace(), self.version.to_owned());
-        Asked::Changes { root: root.to_path_buf(), root_id, namespace, since, version }
+        WatchRequest::Changes { root: root.to_path_buf(), root_id, namespace, since, version }
     }
 
-    fn ask(&self, asked: &Asked, patience: Duration) -> io::Result<Told> {
+    fn ask(&self, asked: &WatchRequest, patience: Duration) -> io::Result<WatchResponse> {
         let until = Instant::now() + patience;
         let mut stream = Patient { stream: connect(&self.dir.join(SOCKET))?, until };
         if !is_ours(&stream.stream)? {
@@ -203,7 +203,7 @@ impl Hints for Client {
         }
         let asked = self.question(question.root, question.root_id, question.since);
         match self.ask(&asked, patience(question.entries)) {
-            Ok(Told::Changes(answer)) => {
+            Ok(WatchResponse::Changes(answer)) => {
                 self.avoid_no_longer();
                 answer
             }
@@ -241,7 +241,7 @@ fn patience(entries: usize) -> Duration {
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let address = Reached::new(path)?;
+    let address = ShortSocketPath::new(path)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(&address.path)?)?;
     Ok(UnixStream::from(socket))
 }
@@ -252,12 +252,12 @@ pub(crate) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
 }
 
 /// A path to a socket that is short enough for an address.
-pub(crate) struct Reached {
+pub(crate) struct ShortSocketPath {
     pub path: PathBuf,
     _dir: Option<std::fs::File>,
 }
 
-impl Reached {
+impl ShortSocketPath {
     pub fn new(path: &Path) -> io::Result<Self> {
         const LONGEST: usize = 100;
         if path.as_os_str().len() <= LONGEST {

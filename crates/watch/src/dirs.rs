@@ -20,7 +20,7 @@ pub struct Dirs {
 
 /// The watched directory is known at this other path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Elsewhere(pub RelPath);
+pub struct AlreadyWatched(pub RelPath);
 
 impl Dirs {
     /// How many directories are watched.
@@ -35,11 +35,11 @@ impl Dirs {
 
     /// Notes a watch on the directory at `path`; `marked` if only the marks in it matter. Fails if the same directory is
     /// already known at another path: it moved, and that has not been heard of yet.
-    pub fn add(&mut self, watch: Watched, path: &RelPath, marked: bool) -> Result<(), Elsewhere> {
+    pub fn add(&mut self, watch: Watched, path: &RelPath, marked: bool) -> Result<(), AlreadyWatched> {
         if let Some((known, _)) = self.by_watch.get(&watch)
             && known != path
         {
-            return Err(Elsewhere(known.clone()));
+            return Err(AlreadyWatched(known.clone()));
         }
         if let Some(before) = self.by_path.insert(path.clone(), watch)
             && before != watch
@@ -110,7 +110,7 @@ mod tests {
     fn one_directory_has_one_place() {
         let mut dirs = Dirs::default();
         dirs.add(1, &path("a"), false).unwrap();
-        assert_eq!(dirs.add(1, &path("b"), false), Err(Elsewhere(path("a"))));
+        assert_eq!(dirs.add(1, &path("b"), false), Err(AlreadyWatched(path("a"))));
         dirs.add(1, &path("a"), false).unwrap();
         // Another directory took its place.
         dirs.add(2, &path("a"), true).unwrap();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use stepback_worktree::scan::territory::Territory;
+use stepback_worktree::scan::watch_scope::Territory;
 
 use crate::process;
 use crate::server::DIRECTORY;

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use stepback_worktree::scan::hints::{Answer, Token};
 
-use crate::client::{Reached, SOCKET, VERSION, is_ours};
+use crate::client::{SOCKET, ShortSocketPath, VERSION, is_ours};
 use crate::launch::ProgramFile;
 use crate::mounts;
 use crate::report::{self, WatchedRoot, WatcherReport};
 use crate::sight::{self, RETRY, Reply, Signal, Terms, WatchedWorkspace};
-use crate::wire::{self, Asked, Told};
+use crate::wire::{self, WatchRequest, WatchResponse};
 
 /// Most workspaces that are watched at a time.
 const MOST_WORKSPACES: usize = 16;
@@ -225,7 +225,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let reached = Reached::new(path)?;
+    let reached = ShortSocketPath::new(path)?;
     let listener = UnixListener::bind(&reached.path)?;
     // The directory is the user's alone; this is for one that was opened to others.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -255,17 +255,17 @@ fn converse(shared: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
         return Ok(());
     }
     let told = match wire::hear(&mut stream)? {
-        Asked::Report => Told::Report(shared.report()),
-        Asked::Stop => {
+        WatchRequest::Report => WatchResponse::Report(shared.report()),
+        WatchRequest::Stop => {
             let stops = shared.config.automatic;
-            wire::tell(&mut stream, &Told::Stopping(stops))?;
+            wire::tell(&mut stream, &WatchResponse::Stopping(stops))?;
             if stops {
                 shared.ask_to_end(EndReason::Asked);
             }
             return Ok(());
         }
-        Asked::Changes { root, root_id, namespace, since, version } => {
-            Told::Changes(if version != VERSION || !shared.is_current() {
+        WatchRequest::Changes { root, root_id, namespace, since, version } => {
+            WatchResponse::Changes(if version != VERSION || !shared.is_current() {
                 shared.ask_to_end(EndReason::OtherVersion);
                 Answer::Nothing
             } else if namespace != shared.namespace {

@@ -18,11 +18,11 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
 use stepback_model::path::RelPath;
 use stepback_worktree::rules;
 use stepback_worktree::scan::hints::{Answer, Token};
-use stepback_worktree::scan::territory::{Found, Territory};
+use stepback_worktree::scan::watch_scope::{Found, Territory};
 
-use crate::dirs::{Dirs, Elsewhere, Watched};
+use crate::change_log::Ledger;
+use crate::dirs::{AlreadyWatched, Dirs, Watched};
 use crate::kernel::{Event, Kernel};
-use crate::ledger::Ledger;
 use crate::mounts::Mounts;
 
 /// Most directories that could not be opened and are looked at each time; with more, everything is.
@@ -231,7 +231,7 @@ impl Sight {
             }
             let watch = kernel.watch(dir)?;
             // It is known elsewhere and is here now: it moved, and the event of that is still to come.
-            if let Err(Elsewhere(before)) = dirs.add(watch, path, marked) {
+            if let Err(AlreadyWatched(before)) = dirs.add(watch, path, marked) {
                 for other in dirs.remove(&before).into_iter().filter(|other| *other != watch) {
                     kernel.unwatch(other);
                 }

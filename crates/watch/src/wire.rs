@@ -24,7 +24,7 @@ const MOST: u32 = 4096;
 
 /// A question as it is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum WatchRequest {
     /// What may have changed.
     Changes {
         /// The workspace.
@@ -46,20 +46,20 @@ pub enum Asked {
 
 /// What is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
-    /// To [`Asked::Changes`].
+pub enum WatchResponse {
+    /// To [`WatchRequest::Changes`].
     Changes(Answer),
-    /// To [`Asked::Report`].
+    /// To [`WatchRequest::Report`].
     Report(WatcherReport),
-    /// To [`Asked::Stop`]: whether it ends.
+    /// To [`WatchRequest::Stop`]: whether it ends.
     Stopping(bool),
 }
 
 /// Writes a question.
-pub fn ask(to: &mut impl Write, asked: &Asked) -> io::Result<()> {
+pub fn ask(to: &mut impl Write, asked: &WatchRequest) -> io::Result<()> {
     let mut bytes = begun();
     match asked {
-        Asked::Changes { root, root_id, namespace, since, version } => {
+        WatchRequest::Changes { root, root_id, namespace, since, version } => {
             bytes.push(1);
             for word in [root_id.0, root_id.1, *namespace] {
                 bytes.extend_from_slice(&word.to_le_bytes());
@@ -68,14 +68,14 @@ pub fn ask(to: &mut impl Write, asked: &Asked) -> io::Result<()> {
             put_bytes(&mut bytes, version.as_bytes());
             bytes.extend_from_slice(root.as_os_str().as_bytes());
         }
-        Asked::Report => bytes.push(2),
-        Asked::Stop => bytes.push(3),
+        WatchRequest::Report => bytes.push(2),
+        WatchRequest::Stop => bytes.push(3),
     }
     finish(to, bytes, LONGEST_QUESTION)
 }
 
 /// Reads a question.
-pub fn hear(from: &mut impl Read) -> io::Result<Asked> {
+pub fn hear(from: &mut impl Read) -> io::Result<WatchRequest> {
     let bytes = message(from, LONGEST_QUESTION)?;
     let mut rest = Rest(&bytes);
     let asked = match rest.byte()? {
@@ -83,25 +83,25 @@ pub fn hear(from: &mut impl Read) -> io::Result<Asked> {
             let (root_id, namespace) = ((rest.word()?, rest.word()?), rest.word()?);
             let since = rest.token()?;
             let version = rest.text()?;
-            Asked::Changes { root: rest.root()?, root_id, namespace, since, version }
+            WatchRequest::Changes { root: rest.root()?, root_id, namespace, since, version }
         }
-        2 => Asked::Report,
-        3 => Asked::Stop,
+        2 => WatchRequest::Report,
+        3 => WatchRequest::Stop,
         _ => return Err(not_understood()),
     };
     if rest.0.is_empty() { Ok(asked) } else { Err(not_understood()) }
 }
 
 /// Writes an answer.
-pub fn tell(to: &mut impl Write, told: &Told) -> io::Result<()> {
+pub fn tell(to: &mut impl Write, told: &WatchResponse) -> io::Result<()> {
     let mut bytes = begun();
     match told {
-        Told::Changes(Answer::Nothing) => bytes.push(0),
-        Told::Changes(Answer::Everything(token)) => {
+        WatchResponse::Changes(Answer::Nothing) => bytes.push(0),
+        WatchResponse::Changes(Answer::Everything(token)) => {
             bytes.push(1);
             put_token(&mut bytes, Some(*token));
         }
-        Told::Changes(Answer::Only(token, changed)) => {
+        WatchResponse::Changes(Answer::Only(token, changed)) => {
             bytes.push(2);
             put_token(&mut bytes, Some(*token));
             bytes.extend_from_slice(&(changed.len() as u32).to_le_bytes());
@@ -115,22 +115,22 @@ pub fn tell(to: &mut impl Write, told: &Told) -> io::Result<()> {
                 put_token(&mut bytes, Some(*token));
             }
         }
-        Told::Report(report) => {
+        WatchResponse::Report(report) => {
             bytes.push(3);
             report.encode(&mut bytes);
         }
-        Told::Stopping(stops) => bytes.extend_from_slice(&[4, u8::from(*stops)]),
+        WatchResponse::Stopping(stops) => bytes.extend_from_slice(&[4, u8::from(*stops)]),
     }
     finish(to, bytes, LONGEST_ANSWER)
 }
 
 /// Reads an answer.
-pub fn listen(from: &mut impl Read) -> io::Result<Told> {
+pub fn listen(from: &mut impl Read) -> io::Result<WatchResponse> {
     let bytes = message(from, LONGEST_ANSWER)?;
     let mut rest = Rest(&bytes);
     let told = match rest.byte()? {
-        0 => Told::Changes(Answer::Nothing),
-        1 => Told::Changes(Answer::Everything(rest.token()?.ok_or_else(not_understood)?)),
+        0 => WatchResponse::Changes(Answer::Nothing),
+        1 => WatchResponse::Changes(Answer::Everything(rest.token()?.ok_or_else(not_understood)?)),
         2 => {
             let token = rest.token()?.ok_or_else(not_understood)?;
             let count = rest.number()?;
@@ -143,10 +143,10 @@ pub fn listen(from: &mut impl Read) -> io::Result<Told> {
                 let path = RelPath::parse(rest.bytes()?).map_err(|_| not_understood())?;
                 changed.push(Changed { path, whole });
             }
-            Told::Changes(Answer::Only(token, changed))
+            WatchResponse::Changes(Answer::Only(token, changed))
         }
-        3 => Told::Report(WatcherReport::decode(&mut rest)?),
-        4 => Told::Stopping(rest.flag()?),
+        3 => WatchResponse::Report(WatcherReport::decode(&mut rest)?),
+        4 => WatchResponse::Stopping(rest.flag()?),
         _ => return Err(not_understood()),
     };
     if rest.0.is_empty() { Ok(told) } else { Err(not_understood()) }
@@ -270,18 +270,18 @@ mod tests {
 
     const TOKEN: Token = Token { instance: [7; 16], position: 42 };
 
-    fn answers() -> Vec<Told> {
+    fn answers() -> Vec<WatchResponse> {
         vec![
-            Told::Changes(Answer::Nothing),
-            Told::Changes(Answer::Everything(TOKEN)),
-            Told::Changes(Answer::Only(
+            WatchResponse::Changes(Answer::Nothing),
+            WatchResponse::Changes(Answer::Everything(TOKEN)),
+            WatchResponse::Changes(Answer::Only(
                 TOKEN,
                 vec![
                     Changed { path: RelPath::root(), whole: false },
                     Changed { path: RelPath::parse(b"not utf8 \xff/a".as_slice()).unwrap(), whole: true },
                 ],
             )),
-            Told::Report(WatcherReport {
+            WatchResponse::Report(WatcherReport {
                 pid: 7,
                 version: "1.2.3".into(),
                 automatic: true,
@@ -293,7 +293,7 @@ mod tests {
                     WatchedRoot { root: "/work/c".into(), sight: Err("no".into()) },
                 ],
             }),
-            Told::Stopping(true),
+            WatchResponse::Stopping(true),
         ]
     }
 
@@ -301,16 +301,22 @@ mod tests {
     fn what_is_said_is_understood() {
         let root = PathBuf::from("/work/a b");
         for asked in [
-            Asked::Changes {
+            WatchRequest::Changes {
                 root: root.clone(),
                 root_id: (1, 2),
                 namespace: 3,
                 since: Some(TOKEN),
                 version: "1.2.3".into(),
             },
-            Asked::Changes { root, root_id: (1, 2), namespace: 3, since: None, version: String::new() },
-            Asked::Report,
-            Asked::Stop,
+            WatchRequest::Changes {
+                root,
+                root_id: (1, 2),
+                namespace: 3,
+                since: None,
+                version: String::new(),
+            },
+            WatchRequest::Report,
+            WatchRequest::Stop,
         ] {
             let mut bytes = Vec::new();
             ask(&mut bytes, &asked).unwrap();
@@ -350,9 +356,9 @@ mod tests {
         assert_eq!(hear(&mut huge.as_slice()).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let many = vec![Changed { path: path("a"), whole: false }; MOST as usize + 1];
         let mut bytes = Vec::new();
-        tell(&mut bytes, &Told::Changes(Answer::Only(TOKEN, many))).unwrap();
+        tell(&mut bytes, &WatchResponse::Changes(Answer::Only(TOKEN, many))).unwrap();
         let told = listen(&mut bytes.as_slice()).unwrap();
-        assert_eq!(told, Told::Changes(Answer::Everything(TOKEN)), "too many to name are not named");
+        assert_eq!(told, WatchResponse::Changes(Answer::Everything(TOKEN)), "too many to name are not named");
     }
 
     proptest! {

@@ -22,7 +22,7 @@ use stepback_model::path::RelPath;
 use stepback_model::plan::PlannedChange;
 use stepback_model::tree::{MODE_MASK, Node};
 
-use crate::beneath::{Beneath, CompareError, Identity, Present, compare};
+use crate::anchored_path::{Beneath, CompareError, Identity, Present, compare};
 use crate::error::WorktreeError;
 use crate::vault::Vault;
 use displaced::DisplacedFiles;
@@ -83,11 +83,11 @@ impl<'a> Applier<'a> {
     }
 
     /// For files that nobody needs after a crash: what is applied is not made durable.
-    pub fn passing(self) -> Self {
+    pub fn without_sync(self) -> Self {
         Self { durable: false, ..self }
     }
 
-    /// Applies `changes` (sorted by path) and makes them durable, unless they are [`Applier::passing`]. On failure, what was done stays done and is reported.
+    /// Applies `changes` (sorted by path) and makes them durable, unless they are [`Applier::without_sync`]. On failure, what was done stays done and is reported.
     pub fn apply(
         &self,
         changes: &[PlannedChange],

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use stepback_model::path::RelPath;
 
-use crate::beneath::{Beneath, open_file};
+use crate::anchored_path::{Beneath, open_file};
 
 /// What git last saw of the files of a repository.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

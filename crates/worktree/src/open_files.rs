@@ -54,7 +54,7 @@ mod linux {
     use stepback_model::path::RelPath;
 
     use super::FileWriter;
-    use crate::beneath::Beneath;
+    use crate::anchored_path::Beneath;
 
     /// Device and inode.
     type FileId = (u64, u64);

@@ -26,13 +26,13 @@ use crate::vault::Vault;
 mod build;
 mod entry;
 pub mod hints;
-mod lend;
 mod listing;
 mod node;
+mod offer_packs;
 pub mod single;
-pub mod territory;
 mod update;
 mod walk;
+pub mod watch_scope;
 
 /// Where and how to scan.
 pub struct Scan<'a> {
@@ -126,7 +126,7 @@ impl Scan<'_> {
         let old = self.cache.and_then(|path| StatCache::open(path, self.boot));
         let old = old.filter(|cache| cache.meta().rules == self.budget.fingerprint());
         if let (None, Some(vault)) = (&old, self.vault) {
-            lend::offer(self.root, vault, &self.budget, batch);
+            offer_packs::offer(self.root, vault, &self.budget, batch);
         }
         let answer = self.ask(old.as_ref());
         let token = match &answer {

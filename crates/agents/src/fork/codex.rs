@@ -1,8 +1,8 @@
 //! Codex: a truncated rollout under a new id. It needs no entry in any of its databases.
 
-use super::{Fork, Mode, Source, Start, Wish, Write, last_argument, rewrite, words};
+use super::{Fork, ForkOptions, Mode, Source, Start, Write, last_argument, rewrite, words};
 
-pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Fork {
+pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
     let session = rewrite::timed_uuid(wish.id, wish.now);
     let old = source.place.session.as_str();
     // The id also stands inside of paths and compound ids, and it is no word of any language.

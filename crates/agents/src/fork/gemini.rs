@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Fork, Mode, Source, Start, Wish, Write, rewrite, words};
+use super::{Fork, ForkOptions, Mode, Source, Start, Write, rewrite, words};
 
-pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Fork {
+pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Fork {
     let session = rewrite::uuid(wish.id);
     let old = source.place.session.as_str();
     let lines = start.lines.iter().map(|line| rewrite::value(line, old, &session));

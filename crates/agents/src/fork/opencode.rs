@@ -9,11 +9,13 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Fork, ForkError, Mode, Prepare, Source, Start, Wish, Write, last_argument, rewrite, words};
+use super::{
+    Fork, ForkError, ForkOptions, Mode, Prepare, Source, Start, Write, last_argument, rewrite, words,
+};
 use crate::agent::Agent;
-use crate::transcript::{Place, about, opencode_session, text};
+use crate::transcript::{TranscriptLocation, about, opencode_session, text};
 
-pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Result<Fork, ForkError> {
+pub(super) fn plan(source: &Source<'_>, wish: &ForkOptions<'_>, start: &Start) -> Result<Fork, ForkError> {
     let old = source.place.session.as_str();
     let session = session_id(wish);
     let messages: Vec<Value> =
@@ -39,7 +41,11 @@ pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Resul
     let prepare = Prepare {
         command: words(["opencode", "import", &file.to_string_lossy()]),
         file: file.clone(),
-        place: Place { agent: Agent::Opencode, path: source.place.path.clone(), session: session.clone() },
+        place: TranscriptLocation {
+            agent: Agent::Opencode,
+            path: source.place.path.clone(),
+            session: session.clone(),
+        },
     };
     let command = match wish.mode {
         Mode::Interactive => words(["opencode", "--session", &session]),
@@ -54,13 +60,13 @@ pub(super) fn plan(source: &Source<'_>, wish: &Wish<'_>, start: &Start) -> Resul
 }
 
 /// An id as opencode makes them for sessions: the later, the smaller.
-fn session_id(wish: &Wish<'_>) -> String {
+fn session_id(wish: &ForkOptions<'_>) -> String {
     let time = !((wish.now.as_micros() / 1000) as u64).wrapping_mul(0x1000) & 0xffff_ffff_ffff;
     format!("ses_{time:012x}{}", letters(wish, "session"))
 }
 
 /// A line with new ids. The time in an id is kept, so that the order is.
-fn renamed(line: &str, wish: &Wish<'_>, old: &str, new: &str) -> Option<Value> {
+fn renamed(line: &str, wish: &ForkOptions<'_>, old: &str, new: &str) -> Option<Value> {
     let read: Value = serde_json::from_str(line).ok()?;
     let mut line = rewrite::value(line, old, new);
     let parts = read.get("parts")?.as_array()?;
@@ -76,13 +82,13 @@ fn renamed(line: &str, wish: &Wish<'_>, old: &str, new: &str) -> Option<Value> {
     serde_json::from_str(&line).ok()
 }
 
-fn another(wish: &Wish<'_>, id: &str) -> String {
+fn another(wish: &ForkOptions<'_>, id: &str) -> String {
     let time: String = id.chars().take(16).collect();
     format!("{time}{}", letters(wish, id))
 }
 
 /// Fourteen letters and digits that depend on the fork and on what they are for.
-fn letters(wish: &Wish<'_>, of: &str) -> String {
+fn letters(wish: &ForkOptions<'_>, of: &str) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut hasher = blake3::Hasher::new();
     hasher.update(&wish.id).update(of.as_bytes());

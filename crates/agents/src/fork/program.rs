@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use stepback_model::record::Started;
+use stepback_model::record::LaunchCommand;
 
 use super::{Fork, ForkError, Mode};
 use crate::agent::Agent;
 use crate::install;
 
 /// The words that start an agent as it was started; its name if that is not known.
-fn recorded_launcher(agent: Agent, started: Option<&Started>) -> Vec<String> {
+fn recorded_launcher(agent: Agent, started: Option<&LaunchCommand>) -> Vec<String> {
     let Some(started) = started.filter(|started| !started.argv.is_empty()) else {
         return vec![agent.name().to_owned()];
     };
@@ -28,7 +28,7 @@ fn recorded_launcher(agent: Agent, started: Option<&Started>) -> Vec<String> {
 pub(super) fn use_recorded(
     fork: &mut Fork,
     agent: Agent,
-    started: Option<&Started>,
+    started: Option<&LaunchCommand>,
     mode: Mode<'_>,
 ) -> Result<(), ForkError> {
     let launcher = recorded_launcher(agent, started);
@@ -52,9 +52,9 @@ pub(super) fn use_recorded(
 }
 
 /// What is noted of a new session about how it is started.
-pub(super) fn started_again(agent: &str, from: Option<&Started>) -> Option<Started> {
+pub(super) fn started_again(agent: &str, from: Option<&LaunchCommand>) -> Option<LaunchCommand> {
     let (agent, from) = (Agent::parse(agent)?, from?);
-    Some(Started { argv: recorded_launcher(agent, Some(from)), ..from.clone() })
+    Some(LaunchCommand { argv: recorded_launcher(agent, Some(from)), ..from.clone() })
 }
 
 #[cfg(test)]
@@ -73,12 +73,12 @@ mod tests {
         }
     }
 
-    fn started(argv: &[&str], directory: &Path) -> Started {
+    fn started(argv: &[&str], directory: &Path) -> LaunchCommand {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-        Started { argv, directory: directory.display().to_string(), ..Started::default() }
+        LaunchCommand { argv, directory: directory.display().to_string(), ..LaunchCommand::default() }
     }
 
-    fn planned(started: Option<&Started>, mode: Mode<'_>) -> Result<Fork, ForkError> {
+    fn planned(started: Option<&LaunchCommand>, mode: Mode<'_>) -> Result<Fork, ForkError> {
         let mut fork = fork();
         use_recorded(&mut fork, Agent::Claude, started, mode).map(|()| fork)
     }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn without_a_record_of_it_the_agent_is_called_by_its_name() {
-        for started in [None, Some(&Started::default())] {
+        for started in [None, Some(&LaunchCommand::default())] {
             assert_eq!(planned(started, Mode::Prompt("x")).unwrap().command[0], "claude");
         }
     }

@@ -9,9 +9,9 @@ use stepback_model::time::Timestamp;
 use stepback_store::Mutation;
 use stepback_store::port::StoredCheckpoint;
 
-use super::{Fork, ForkError, Mode, Ready, Source, Wish, program};
+use super::{Fork, ForkError, ForkOptions, Mode, Ready, Source, program};
 use crate::agent::Agent;
-use crate::transcript::{self, Home, Place};
+use crate::transcript::{self, Home, TranscriptLocation};
 
 /// A recorded conversation that can go on from a step; nothing is written yet.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Planned {
 
 /// How it shall go on.
 #[derive(Clone, Copy, Debug)]
-pub struct Onward<'a> {
+pub struct ForkRequest<'a> {
     /// In this directory; where it ran, if none is given.
     pub cwd: Option<&'a Path>,
     /// Random bytes, for the new id.
@@ -43,7 +43,7 @@ pub fn plan_recorded(
     session: Session,
     target: &StoredCheckpoint,
     home: &Home,
-    onward: &Onward<'_>,
+    onward: &ForkRequest<'_>,
 ) -> Result<Planned, ForkError> {
     let agent = Agent::parse(&session.agent).ok_or_else(|| ForkError::Unsupported(session.agent.clone()))?;
     let store = workspace.store();
@@ -56,7 +56,7 @@ pub fn plan_recorded(
     let external = session.info.external.clone().unwrap_or_default();
     let directory = session.info.directory.clone().map_or_else(|| workspace.root.clone(), Into::into);
     let place = match &session.info.transcript {
-        Some(path) => Place { agent, path: path.into(), session: external },
+        Some(path) => TranscriptLocation { agent, path: path.into(), session: external },
         None => transcript::locate(agent, home, &external, Some(&directory))
             .ok_or_else(|| ForkError::Lost(format!("{} {}", session.agent, session.id.short())))?,
     };
@@ -66,7 +66,7 @@ pub fn plan_recorded(
     let began = &target.checkpoint.step;
     let call = began.facts.call.as_deref().filter(|_| began.kind == StepKind::ToolStart);
     let before = call.and_then(|call| transcript::before_call_since(agent, &lines, call, keep));
-    let wish = Wish {
+    let wish = ForkOptions {
         keep: before.unwrap_or(keep),
         cwd: onward.cwd.unwrap_or(&directory),
         id: onward.id,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::hooks::Wanted;
 use super::value::Value;
-use super::{Hook, Place, Scope};
+use super::{Hook, Scope, SettingsPaths};
 
 /// Seconds that a tool may wait at a breakpoint. When they are over, the tool runs.
 const PATIENCE: u64 = 3600;
@@ -33,7 +33,7 @@ const EVENTS: [&str; 16] = [
     "PermissionDenied",
 ];
 
-pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
     match scope {
         Scope::Project => place.workspace.join(".claude/settings.local.json"),
         Scope::User => place.claude_dir.join("settings.json"),

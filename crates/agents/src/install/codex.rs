@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::hooks::{Ours, Wanted, shell_word};
+use super::hooks::{OwnHandlers, Wanted, shell_word};
 use super::jsonc::Document;
 use super::value::{Value, quoted};
-use super::{Hook, Place, Scope};
+use super::{Hook, Scope, SettingsPaths};
 use crate::Agent;
 
 /// Seconds that a tool may wait at a breakpoint. When they are over, the tool runs.
@@ -34,7 +34,7 @@ const EVENTS: [(&str, &str, u64); 11] = [
     ("Interrupt", "interrupt", LAST),
 ];
 
-pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
     match scope {
         Scope::Project => place.workspace.join(".codex/hooks.json"),
         Scope::User => place.codex_home.join("hooks.json"),
@@ -77,7 +77,7 @@ pub(super) fn moved() -> String {
 /// The `-c` settings that give one run our hooks, and that only: they are passed with the trust that they need, so nobody
 /// else's unreviewed hooks run, as `--dangerously-bypass-hook-trust` would have it. Codex would run a hook that is installed
 /// as well a second time, so those are switched off for the run.
-pub(super) fn overrides(hook: &Hook<'_>, place: &Place, binary: &Path) -> Vec<String> {
+pub(super) fn overrides(hook: &Hook<'_>, place: &SettingsPaths, binary: &Path) -> Vec<String> {
     let command = command(hook);
     let mut settings = Vec::new();
     let mut state = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn overrides(hook: &Hook<'_>, place: &Place, binary: &Path) -> Vec<St
     }
     for scope in [Scope::User, Scope::Project] {
         let file = file(scope, place);
-        for key in installed(&file, Ours { agent: Agent::Codex, binary }) {
+        for key in installed(&file, OwnHandlers { agent: Agent::Codex, binary }) {
             state.push(format!("{}={{enabled=false}}", quoted(&key)));
         }
     }
@@ -103,7 +103,7 @@ pub(super) fn overrides(hook: &Hook<'_>, place: &Place, binary: &Path) -> Vec<St
 }
 
 /// The keys that Codex knows our installed hooks by.
-fn installed(file: &Path, ours: Ours<'_>) -> Vec<String> {
+fn installed(file: &Path, ours: OwnHandlers<'_>) -> Vec<String> {
     let text = std::fs::read_to_string(file).ok();
     let Some(document) = text.and_then(|text| Document::parse(text).ok()) else { return Vec::new() };
     let mut names = vec![file.to_owned()];

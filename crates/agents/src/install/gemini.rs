@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::hooks::{Wanted, shell_word};
 use super::value::Value;
-use super::{Hook, Place, Scope};
+use super::{Hook, Scope, SettingsPaths};
 
 /// Milliseconds that a tool may wait at a breakpoint. When they are over, the tool runs.
 const PATIENCE: u64 = 3_600_000;
@@ -24,7 +24,7 @@ const EVENTS: [&str; 8] = [
     "Notification",
 ];
 
-pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
     match scope {
         Scope::Project => place.workspace.join(".gemini/settings.json"),
         Scope::User => place.gemini_dir.join("settings.json"),

@@ -23,7 +23,7 @@ pub(super) struct Counts {
 
 /// Why a document cannot take hooks.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Misfit {
+pub(super) enum HookConflict {
     #[error("{what} at {position}")]
     Shape { what: String, position: Position },
     #[error(transparent)]
@@ -32,12 +32,12 @@ pub(super) enum Misfit {
 
 /// Tells our handlers from others.
 #[derive(Clone, Copy)]
-pub(super) struct Ours<'a> {
+pub(super) struct OwnHandlers<'a> {
     pub agent: Agent,
     pub binary: &'a Path,
 }
 
-impl Ours<'_> {
+impl OwnHandlers<'_> {
     /// Whether `handler` runs `stepback hook AGENT`, wherever that stepback is, in exec form or through a shell.
     pub fn is(self, handler: &Node) -> bool {
         let Some(command) = handler.member("command").and_then(Node::text) else { return false };
@@ -88,7 +88,11 @@ pub(super) fn all(wanted: &[Wanted]) -> Value {
 }
 
 /// Makes ours exactly `wanted`: adds what is missing, brings up to date what is old, takes out what is too much.
-pub(super) fn install(document: &mut Document, wanted: &[Wanted], ours: Ours<'_>) -> Result<Counts, Misfit> {
+pub(super) fn install(
+    document: &mut Document,
+    wanted: &[Wanted],
+    ours: OwnHandlers<'_>,
+) -> Result<Counts, HookConflict> {
     let mut counts = Counts::default();
     if document.root().members().is_none() {
         return Err(misfit(document, document.root(), "the settings are not an object"));
@@ -139,7 +143,10 @@ pub(super) fn install(document: &mut Document, wanted: &[Wanted], ours: Ours<'_>
 }
 
 /// Takes all of ours out. The second value says whether nothing at all is left of what looks like a document of our making.
-pub(super) fn uninstall(document: &mut Document, ours: Ours<'_>) -> Result<(Counts, bool), SyntaxError> {
+pub(super) fn uninstall(
+    document: &mut Document,
+    ours: OwnHandlers<'_>,
+) -> Result<(Counts, bool), SyntaxError> {
     let mut counts = Counts::default();
     let mut rest = Rest::Entries;
     for (event, group, handler) in ours.places(document).iter().rev() {
@@ -169,8 +176,8 @@ fn handler_path(event: &str, group: usize, handler: usize) -> [Step; 5] {
     ["hooks".into(), event.into(), group.into(), "hooks".into(), handler.into()]
 }
 
-fn misfit(document: &Document, node: &Node, what: &str) -> Misfit {
-    Misfit::Shape { what: what.to_owned(), position: document.position(node) }
+fn misfit(document: &Document, node: &Node, what: &str) -> HookConflict {
+    HookConflict::Shape { what: what.to_owned(), position: document.position(node) }
 }
 
 /// `text` as one word of a POSIX shell.

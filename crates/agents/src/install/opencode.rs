@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use super::value::{Value, quoted};
-use super::{Hook, Place, Scope};
+use super::{Hook, Scope, SettingsPaths};
 
 const PLUGIN: &str = include_str!("opencode.js");
 
 /// The name of the plugin's file.
 pub(super) const NAME: &str = "stepback.js";
 
-pub(super) fn file(scope: Scope, place: &Place) -> PathBuf {
+pub(super) fn file(scope: Scope, place: &SettingsPaths) -> PathBuf {
     let dir = match scope {
         Scope::Project => place.workspace.join(".opencode"),
         Scope::User => place.opencode_config_dir.clone(),

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::hooks::{self, Counts, Misfit, Ours, Wanted};
+use super::hooks::{self, Counts, HookConflict, OwnHandlers, Wanted};
 use super::jsonc::Document;
 use super::parse::Node;
 use super::write::resolve;
-use super::{Direction, Hook, InstallError, Place, Scope, claude, codex, gemini, opencode};
+use super::{Direction, Hook, InstallError, Scope, SettingsPaths, claude, codex, gemini, opencode};
 use crate::Agent;
 
 /// What is to become of one file. Made by [`plan`], done by [`carry_out`](super::carry_out).
@@ -32,7 +32,11 @@ pub struct Plan {
 
 impl Plan {
     /// One that leaves a file as it is.
-    pub(super) fn nothing_yet(agent: Agent, file: PathBuf, place: &Place) -> Result<Self, InstallError> {
+    pub(super) fn nothing_yet(
+        agent: Agent,
+        file: PathBuf,
+        place: &SettingsPaths,
+    ) -> Result<Self, InstallError> {
         let (target, before) = resolve(&file)?;
         let (dirs, after) = (dirs(&file, place), before.clone());
         Ok(Self { agent, file, target, before, after, changes: Vec::new(), follow_up: Vec::new(), dirs })
@@ -48,7 +52,7 @@ impl Plan {
 pub fn plan(
     agent: Agent,
     scope: Scope,
-    place: &Place,
+    place: &SettingsPaths,
     binary: &Path,
     strict: bool,
     direction: Direction,
@@ -61,16 +65,16 @@ pub fn plan(
         (Agent::Opencode, Direction::Install) => install_plugin(&mut plan, &hook, &shown)?,
         (Agent::Opencode, Direction::Uninstall) => uninstall_plugin(&mut plan, &shown),
         (_, Direction::Install) => {
-            install_hooks(&mut plan, &wanted(&hook), Ours { agent, binary }, &shown)?;
+            install_hooks(&mut plan, &wanted(&hook), OwnHandlers { agent, binary }, &shown)?;
             plan.follow_up = match agent {
                 Agent::Claude => claude::follow_up(&hook, scope),
                 Agent::Codex => codex::follow_up(scope),
                 Agent::Gemini | Agent::Opencode => gemini::follow_up(scope),
             };
             plan.follow_up.extend(switched_off(&plan));
-            plan.follow_up.extend(elsewhere(&hook, scope, place, Ours { agent, binary }));
+            plan.follow_up.extend(elsewhere(&hook, scope, place, OwnHandlers { agent, binary }));
         }
-        (_, Direction::Uninstall) => uninstall_hooks(&mut plan, Ours { agent, binary }, &shown)?,
+        (_, Direction::Uninstall) => uninstall_hooks(&mut plan, OwnHandlers { agent, binary }, &shown)?,
     }
     if direction == Direction::Install && plan.before.is_none() {
         plan.dirs.retain(|dir| !dir.exists());
@@ -80,7 +84,7 @@ pub fn plan(
     Ok(plan)
 }
 
-fn file(agent: Agent, scope: Scope, place: &Place) -> PathBuf {
+fn file(agent: Agent, scope: Scope, place: &SettingsPaths) -> PathBuf {
     match agent {
         Agent::Claude => claude::file(scope, place),
         Agent::Codex => codex::file(scope, place),
@@ -100,7 +104,7 @@ pub(super) fn wanted(hook: &Hook<'_>) -> Vec<Wanted> {
 }
 
 /// The folders between the home or the workspace and the file.
-pub(super) fn dirs(file: &Path, place: &Place) -> Vec<PathBuf> {
+pub(super) fn dirs(file: &Path, place: &SettingsPaths) -> Vec<PathBuf> {
     let mut dirs: Vec<_> = file
         .ancestors()
         .skip(1)
@@ -114,7 +118,7 @@ pub(super) fn dirs(file: &Path, place: &Place) -> Vec<PathBuf> {
 fn install_hooks(
     plan: &mut Plan,
     wanted: &[Wanted],
-    ours: Ours<'_>,
+    ours: OwnHandlers<'_>,
     shown: &str,
 ) -> Result<(), InstallError> {
     let text = text(plan)?;
@@ -151,7 +155,7 @@ fn install_hooks(
     Ok(())
 }
 
-fn uninstall_hooks(plan: &mut Plan, ours: Ours<'_>, shown: &str) -> Result<(), InstallError> {
+fn uninstall_hooks(plan: &mut Plan, ours: OwnHandlers<'_>, shown: &str) -> Result<(), InstallError> {
     let text = text(plan)?;
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         return Ok(());
@@ -217,7 +221,7 @@ fn switched_off(plan: &Plan) -> Option<String> {
 
 /// A note if ours stand in the other scope's file too and the agent would run both. Claude Code and Gemini CLI run hooks of
 /// the same text once.
-fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &Place, ours: Ours<'_>) -> Option<String> {
+fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &SettingsPaths, ours: OwnHandlers<'_>) -> Option<String> {
     let other = match scope {
         Scope::Project => Scope::User,
         Scope::User => Scope::Project,
@@ -234,7 +238,7 @@ fn elsewhere(hook: &Hook<'_>, scope: Scope, place: &Place, ours: Ours<'_>) -> Op
 }
 
 /// Whether somebody else's group follows one of ours under the same event.
-fn others_come_after(document: &Document, ours: Ours<'_>) -> bool {
+fn others_come_after(document: &Document, ours: OwnHandlers<'_>) -> bool {
     ours.places(document).into_iter().any(|(event, group, _)| {
         let groups = document.get(&["hooks".into(), event.as_str().into()]).and_then(Node::elements);
         groups.unwrap_or_default().iter().skip(group + 1).any(|group| {
@@ -253,10 +257,10 @@ pub(super) fn parse(plan: &Plan, text: String) -> Result<Document, InstallError>
     Document::parse(text).map_err(|error| broken(plan, error.into()))
 }
 
-pub(super) fn broken(plan: &Plan, misfit: Misfit) -> InstallError {
+pub(super) fn broken(plan: &Plan, misfit: HookConflict) -> InstallError {
     let (what, position) = match misfit {
-        Misfit::Shape { what, position } => (what, position),
-        Misfit::Syntax(error) => (error.what, error.position),
+        HookConflict::Shape { what, position } => (what, position),
+        HookConflict::Syntax(error) => (error.what, error.position),
     };
     InstallError::Broken { file: plan.file.clone(), position, what }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::jsonc::{Document, Step, SyntaxError};
 use super::run::{OPENCODE, Run, RunPlan, arguments_begin};
 use super::value::{Value, quoted};
-use super::{InstallError, Place};
+use super::{InstallError, SettingsPaths};
 use crate::Agent;
 
 /// One address that an agent would call.
@@ -139,7 +139,7 @@ fn document(file: &Path) -> Option<Document> {
 }
 
 /// What Claude Code's settings say about the address; the nearest file wins.
-fn claude_setting(place: &Place) -> Option<String> {
+fn claude_setting(place: &SettingsPaths) -> Option<String> {
     let project = place.workspace.join(".claude");
     let files = [
         project.join("settings.local.json"),

@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::hooks::{self, Ours};
+use super::hooks::{self, OwnHandlers};
 use super::jsonc::Document;
 use super::value::Value;
-use super::{Direction, Hook, InstallError, Place, Plan, Scope, codex, opencode, plan};
+use super::{Direction, Hook, InstallError, Plan, Scope, SettingsPaths, codex, opencode, plan};
 use crate::Agent;
 
 /// A command to run.
@@ -19,7 +19,7 @@ pub struct Run<'a> {
     /// The environment it is run in; only what concerns the agent's settings is looked at.
     pub environment: &'a [(OsString, OsString)],
     /// Where settings are.
-    pub place: &'a Place,
+    pub place: &'a SettingsPaths,
     /// The stepback program.
     pub binary: &'a Path,
     /// Whether the hooks fail closed.
@@ -114,7 +114,7 @@ fn claude(out: &mut RunPlan, run: &Run<'_>, hook: &Hook<'_>, first: usize) -> Re
                 }
             };
             let mut document = Document::parse(text).map_err(|error| wrong(error.to_string()))?;
-            let ours = Ours { agent: Agent::Claude, binary: run.binary };
+            let ours = OwnHandlers { agent: Agent::Claude, binary: run.binary };
             hooks::install(&mut document, &wanted, ours).map_err(|misfit| wrong(misfit.to_string()))?;
             out.argv[at] = if joined {
                 let mut option = OsString::from("--settings=");

@@ -6,12 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::hooks::Misfit;
+use super::hooks::HookConflict;
 use super::jsonc::{Document, Rest, Step};
 use super::parse::Node;
 use super::plan::{Plan, broken, parse, text};
 use super::value::{Value, quoted};
-use super::{Direction, InstallError, Place, Position, Scope};
+use super::{Direction, InstallError, Position, Scope, SettingsPaths};
 use crate::Agent;
 
 /// What the server is called in every settings file.
@@ -24,7 +24,7 @@ const TABLE: &str = "[mcp_servers.stepback]";
 pub fn plan_server(
     agent: Agent,
     scope: Scope,
-    place: &Place,
+    place: &SettingsPaths,
     binary: &Path,
     direction: Direction,
     earlier: Option<&Plan>,
@@ -63,7 +63,7 @@ pub fn plan_server(
     Ok(plan)
 }
 
-fn file(agent: Agent, scope: Scope, place: &Place) -> PathBuf {
+fn file(agent: Agent, scope: Scope, place: &SettingsPaths) -> PathBuf {
     match (agent, scope) {
         (Agent::Claude, Scope::Project) => place.workspace.join(".mcp.json"),
         // Beside the folder, unless the folder was named by hand.
@@ -140,7 +140,7 @@ fn into_object(plan: &mut Plan, program: &str) -> Result<(), InstallError> {
     }
     let mut document = parse(plan, text)?;
     let shape = |document: &Document, node: &Node, what: &str| {
-        let misfit = Misfit::Shape { what: what.to_owned(), position: document.position(node) };
+        let misfit = HookConflict::Shape { what: what.to_owned(), position: document.position(node) };
         broken(plan, misfit)
     };
     if document.root().members().is_none() {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::message::{Message, messages};
 use super::value::{clip, moment, owned, text};
-use super::{Place, claude, opencode_db};
+use super::{TranscriptLocation, claude, opencode_db};
 use crate::agent::Agent;
 
 /// How many directories deep conversations are looked for.
@@ -69,13 +69,13 @@ pub struct About {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// Where it is kept.
-    pub place: Place,
+    pub place: TranscriptLocation,
     /// What it is about.
     pub about: About,
 }
 
 /// Finds the conversation of a session. The directory it runs in makes this quicker where it is known.
-pub fn locate(agent: Agent, home: &Home, session: &str, cwd: Option<&Path>) -> Option<Place> {
+pub fn locate(agent: Agent, home: &Home, session: &str, cwd: Option<&Path>) -> Option<TranscriptLocation> {
     // The id becomes part of a path and comes from outside.
     if session.is_empty()
         || !session.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -105,7 +105,7 @@ pub fn locate(agent: Agent, home: &Home, session: &str, cwd: Option<&Path>) -> O
             opencode_db::row(&path, session).ok().flatten().map(|_| path)
         }
     };
-    path.map(|path| Place { agent, path, session: session.into() })
+    path.map(|path| TranscriptLocation { agent, path, session: session.into() })
 }
 
 /// All conversations of all agents, oldest first. What cannot be read is passed over.
@@ -159,12 +159,12 @@ fn writer(lines: &[String]) -> Option<Agent> {
 }
 
 /// The conversations of the sub-agents of a session, where the agent keeps them apart.
-pub fn workers(place: &Place) -> Vec<Place> {
+pub fn workers(place: &TranscriptLocation) -> Vec<TranscriptLocation> {
     if place.agent != Agent::Claude {
         return Vec::new();
     }
     let paths = entries(&place.path.with_extension("").join("subagents"));
-    let place = |path| Place { path, ..place.clone() };
+    let place = |path| TranscriptLocation { path, ..place.clone() };
     paths.into_iter().filter(|path| is_jsonl(path)).map(place).collect()
 }
 
@@ -181,13 +181,13 @@ fn in_file(agent: Agent, path: PathBuf) -> Option<Found> {
     };
     // Files without a prompt are summaries and the like.
     about.title.as_ref()?;
-    Some(Found { place: Place { agent, path, session }, about })
+    Some(Found { place: TranscriptLocation { agent, path, session }, about })
 }
 
 fn in_database(path: &Path) -> Vec<Found> {
     let rows = opencode_db::sessions(path).unwrap_or_default();
     let found = rows.into_iter().filter(|row| row.parent.is_none()).map(|row| {
-        let place = Place { agent: Agent::Opencode, path: path.into(), session: row.id };
+        let place = TranscriptLocation { agent: Agent::Opencode, path: path.into(), session: row.id };
         let title = Some(clip(&row.title, 100));
         let (session, cwd) = (Some(place.session.clone()), Some(PathBuf::from(row.directory)));
         Found { place, about: About { session, cwd, started_at: Some(row.created), title, model: row.model } }

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use stepback_model::event::Trouble;
+use stepback_model::event::ReportedError;
 
 use super::message::{Message, Part, Role, Usage};
 use super::value::{count, list, moment, owned, text};
@@ -140,7 +140,7 @@ fn contents(value: &Value, at: Option<stepback_model::time::Timestamp>) -> Vec<P
         }
         let Some(answer) = part.get("functionResponse") else { return Part::Other { value: part.clone() } };
         let response = answer.get("response").cloned().unwrap_or_default();
-        let failed = response.get("error").and_then(Trouble::reported).is_some();
+        let failed = response.get("error").and_then(ReportedError::reported).is_some();
         let output = response.get("output").cloned().unwrap_or(response);
         Part::ToolResult { id: owned(answer, "id").unwrap_or_default(), output, failed, at }
     };

@@ -1,7 +1,7 @@
 //! opencode: a line is a message with its parts, and a tool's answer is part of the message that asked for it.
 
 use serde_json::Value;
-use stepback_model::event::Trouble;
+use stepback_model::event::ReportedError;
 
 use super::message::{Message, Part, Role, Usage};
 use super::value::{count, flag, list, moment, owned, text};
@@ -25,7 +25,7 @@ fn read(at: usize, line: &Value) -> Option<Message> {
         "assistant" => {
             message.model = owned(info, "modelID");
             message.usage = info.get("tokens").map(usage);
-            if let Some(error) = info.get("error").filter(|error| Trouble::reported(error).is_some()) {
+            if let Some(error) = info.get("error").filter(|error| ReportedError::reported(error).is_some()) {
                 let said = error.get("data").and_then(|data| owned(data, "message"));
                 let text = said.or_else(|| owned(error, "name")).unwrap_or_else(|| error.to_string());
                 message.parts.push(Part::Failure { text });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stepback_exchange::{Chunks, Request, Response};
-use stepback_model::event::Trouble;
+use stepback_model::event::ReportedError;
 
 use super::{Provider, chat};
 use crate::request::WORKER;
@@ -84,7 +84,7 @@ impl Http {
 }
 
 impl Provider for Http {
-    fn ask(&mut self, request: &Request) -> Result<Response, Trouble> {
+    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError> {
         let body = match self.dialect {
             Dialect::Anthropic => request.body.to_string(),
             Dialect::Chat => chat::question(&request.body).to_string(),
@@ -97,10 +97,10 @@ impl Provider for Http {
                 headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
             let _ = done.send(post.post(&url, &headers, body.into_bytes()));
         });
-        let trouble = |name: &str, message: String| Trouble {
+        let trouble = |name: &str, message: String| ReportedError {
             name: Some(name.to_string()),
             message,
-            ..Trouble::default()
+            ..ReportedError::default()
         };
         let response = loop {
             match answer.recv_timeout(GLANCE) {

@@ -13,7 +13,7 @@ use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stepback_exchange::{Chunks, Ended, Request, Response};
-use stepback_model::event::Trouble;
+use stepback_model::event::ReportedError;
 
 use super::Provider;
 use crate::request::WORKER;
@@ -203,7 +203,7 @@ impl Script {
 }
 
 impl Provider for Scripted {
-    fn ask(&mut self, request: &Request) -> Result<Response, Trouble> {
+    fn ask(&mut self, request: &Request) -> Result<Response, ReportedError> {
         let messages = request.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let worker = request.headers.iter().find(|(name, _)| name == WORKER).map(|(_, worker)| worker);
         // "tester call_2_1": the name, and the call that gave it its task.
@@ -215,10 +215,10 @@ impl Provider for Scripted {
         let turn = turn.unwrap_or_else(|| Turn { text: Some(OVER.into()), ..Turn::default() });
         let thinks = Duration::from_millis(turn.thinks_ms);
         if !self.think(thinks) {
-            return Err(Trouble {
+            return Err(ReportedError {
                 name: Some("interrupted".into()),
                 message: "interrupted".into(),
-                ..Trouble::default()
+                ..ReportedError::default()
             });
         }
         let took = u64::try_from(thinks.as_micros()).unwrap_or(u64::MAX);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::clip::Clipped;
-use super::{Given, Limits, ToolResult};
+use super::{Limits, ToolInput, ToolResult};
 
 /// How long a command may take if nobody says otherwise, in seconds.
 const SECONDS: u64 = 120;
@@ -33,7 +33,7 @@ enum End {
 }
 
 /// Runs a command.
-pub fn bash(root: &Path, given: &Given<'_>, limits: &Limits<'_>) -> Result<ToolResult, String> {
+pub fn bash(root: &Path, given: &ToolInput<'_>, limits: &Limits<'_>) -> Result<ToolResult, String> {
     let command = given.text("command")?;
     let seconds = given.number("timeout")?.unwrap_or(SECONDS).clamp(1, MOST_SECONDS);
     let begun = Instant::now();

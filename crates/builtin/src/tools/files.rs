@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::Path;
 
 use super::clip::clipped;
-use super::inside;
-use super::{Given, ToolResult};
+use super::path_guard;
+use super::{ToolInput, ToolResult};
 
 /// Largest file that is read or edited.
 const LARGEST: u64 = 16 << 20;
@@ -34,9 +34,9 @@ fn text_of(path: &Path, name: &str) -> Result<String, String> {
 }
 
 /// Reads a file, or some of its lines.
-pub fn read(root: &Path, given: &Given<'_>) -> Result<ToolResult, String> {
+pub fn read(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let name = given.text("path")?;
-    let text = text_of(&inside::reach(root, name)?, name)?;
+    let text = text_of(&path_guard::reach(root, name)?, name)?;
     let (offset, limit) = (given.number("offset")?, given.number("limit")?);
     if offset.is_none() && limit.is_none() {
         return Ok(ToolResult::good(clipped(&text)));
@@ -48,9 +48,9 @@ pub fn read(root: &Path, given: &Given<'_>) -> Result<ToolResult, String> {
 }
 
 /// Writes a file and makes the directories above it.
-pub fn write(root: &Path, given: &Given<'_>) -> Result<ToolResult, String> {
+pub fn write(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let (name, content) = (given.text("path")?, given.any_text("content")?);
-    let path = inside::reach(root, name)?;
+    let path = path_guard::reach(root, name)?;
     must_be_a_file(&path, name)?;
     let io = |error: std::io::Error| format!("cannot write {name}: {error}");
     if let Some(parent) = path.parent() {
@@ -61,12 +61,12 @@ pub fn write(root: &Path, given: &Given<'_>) -> Result<ToolResult, String> {
 }
 
 /// Replaces the one place where a text stands.
-pub fn edit(root: &Path, given: &Given<'_>) -> Result<ToolResult, String> {
+pub fn edit(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let (name, old, new) = (given.text("path")?, given.any_text("old")?, given.any_text("new")?);
     if old.is_empty() {
         return Err("\"old\" is empty; say which text is to be replaced, or use write".into());
     }
-    let path = inside::reach(root, name)?;
+    let path = path_guard::reach(root, name)?;
     let text = text_of(&path, name)?;
     match text.matches(old).count() {
         0 => return Err(format!("\"old\" does not stand in {name}; read the file first")),
@@ -86,9 +86,9 @@ fn must_be_a_file(path: &Path, name: &str) -> Result<(), String> {
 }
 
 /// Lists a directory.
-pub fn list(root: &Path, given: &Given<'_>) -> Result<ToolResult, String> {
+pub fn list(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let name = given.optional("path")?.unwrap_or(".");
-    let path = inside::reach(root, name)?;
+    let path = path_guard::reach(root, name)?;
     let entries = fs::read_dir(&path).map_err(|error| format!("cannot list {name}: {error}"))?;
     let mut lines = Vec::new();
     for entry in entries.flatten() {

@@ -8,8 +8,8 @@ use ignore::overrides::OverrideBuilder;
 use regex::RegexBuilder;
 
 use super::clip::clipped;
-use super::inside;
-use super::{Given, ToolResult};
+use super::path_guard;
+use super::{ToolInput, ToolResult};
 
 /// Largest file that is searched.
 const LARGEST: u64 = 4 << 20;
@@ -21,12 +21,12 @@ const LINE: usize = 300;
 const PATTERN: usize = 1 << 20;
 
 /// Searches files, in the order of their names. What git ignores is not searched.
-pub fn search(root: &Path, given: &Given<'_>) -> Result<ToolResult, String> {
+pub fn search(root: &Path, given: &ToolInput<'_>) -> Result<ToolResult, String> {
     let pattern = given.text("pattern")?;
     let built = RegexBuilder::new(pattern).size_limit(PATTERN).dfa_size_limit(PATTERN).build();
     let regex = built.map_err(|error| format!("the pattern cannot be used: {error}"))?;
     let name = given.optional("path")?.unwrap_or(".");
-    let below = inside::reach(root, name)?;
+    let below = path_guard::reach(root, name)?;
     let root = root.canonicalize().map_err(|error| format!("cannot open the workspace: {error}"))?;
     let mut walk = WalkBuilder::new(&below);
     walk.hidden(false).require_git(false).follow_links(false).sort_by_file_name(Ord::cmp);

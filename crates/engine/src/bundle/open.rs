@@ -19,7 +19,7 @@ use super::check;
 use super::error::BundleError;
 use super::frame::{self, Block, Reader};
 use super::records::{GitFile, Log, Record};
-use crate::reach::{Alive, Marker, Visitor};
+use crate::reachability::{Alive, Marker, Visitor};
 
 /// Blocks that are kept unpacked.
 const BLOCKS: usize = 8;

@@ -12,16 +12,16 @@ use serde_json::Value;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::SessionId;
 use stepback_model::json::{self as stored_json, JsonError};
-use stepback_model::record::Slots;
+use stepback_model::record::StateRefs;
 use stepback_model::state::State;
 use stepback_model::{conversation, json::Root};
 use stepback_store::ObjectBatch;
 
 use super::error::BundleError;
+use super::import::Imported;
 use super::lines::{FORMAT, VERSION};
 use super::records::{Log, Moment, Record};
-use super::take_in::Imported;
-use super::{check, take_in};
+use super::{check, import};
 use crate::error::EngineError;
 use crate::workspace::Engine;
 
@@ -41,7 +41,7 @@ impl Engine<'_> {
         })?;
         let logs = reading.finish()?;
         check::logs(&logs)?;
-        let (imported, mutations) = take_in::plan(self, &logs, take_in::Lacks::Files)?;
+        let (imported, mutations) = import::plan(self, &logs, import::MissingObjects::Files)?;
         if !mutations.is_empty() {
             self.store.commit(Some(batch.finish()?), &mutations)?;
         }
@@ -137,7 +137,7 @@ impl<'b> Reading<'b> {
                 }
                 Record::Session(mut session) => {
                     // What these name is not in the file.
-                    (session.info.slots, session.info.tip) = (Slots::default(), None);
+                    (session.info.slots, session.info.tip) = (StateRefs::default(), None);
                     self.log()?.sessions.push(session);
                     Ok(())
                 }

@@ -8,7 +8,7 @@ use stepback_model::record::{
 use stepback_model::time::Timestamp;
 use stepback_store::port::StoredCheckpoint;
 
-use crate::reach::Marker;
+use crate::reachability::Marker;
 
 /// One line. A workspace comes before everything in it; a step after the one it grew from.
 #[derive(Clone, Debug, Serialize, Deserialize)]

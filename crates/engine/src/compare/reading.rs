@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use stepback_exchange::Wire;
-use stepback_exchange::meaning::Said;
+use stepback_exchange::semantics::ContentPart;
 use stepback_model::json as value;
 use stepback_model::object::ObjectSource;
 use stepback_model::record::{Step, StepKind};
@@ -13,7 +13,7 @@ use super::Part;
 use super::align::{Key, number_of};
 use super::side::{Side, unreadable};
 use crate::error::EngineError;
-use crate::last_read::LastRead;
+use crate::read_cache::LastRead;
 use crate::timeline::{Spent, answer_of};
 
 /// What a side did, as far as it is compared and counted.
@@ -59,7 +59,7 @@ impl Print {
 
 /// What the beginning of a call tells about its end.
 #[derive(Clone, Default)]
-struct Begun {
+struct OpenSide {
     input: u64,
     wire: Option<Wire>,
 }
@@ -69,7 +69,7 @@ impl Reading {
     pub fn of(source: &dyn ObjectSource, side: &Side) -> Result<Self, EngineError> {
         let mut reading =
             Self { prints: Vec::with_capacity(side.steps.len()), spent: Vec::new(), last_words: None };
-        let mut begun: HashMap<&str, Begun> = HashMap::new();
+        let mut begun: HashMap<&str, OpenSide> = HashMap::new();
         let source = LastRead::new(source);
         for step in &side.steps {
             let detail = match step.facts.detail {
@@ -83,7 +83,7 @@ impl Reading {
                 let input = reading.prints.last().map_or(0, |print| print.input);
                 let wire = detail.pointer("/input/wire").cloned();
                 let wire = wire.and_then(|wire| serde_json::from_value(wire).ok());
-                begun.insert(call, Begun { input, wire });
+                begun.insert(call, OpenSide { input, wire });
             }
         }
         Ok(reading)
@@ -103,7 +103,7 @@ impl Reading {
         self.prints.iter().map(key).collect()
     }
 
-    fn take(&mut self, side: &Side, step: &Step, detail: &Value, start: &Begun) {
+    fn take(&mut self, side: &Side, step: &Step, detail: &Value, start: &OpenSide) {
         let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
         let print = |value: Option<Value>| value.map_or(0, |value| number_of(&value.to_string()));
         let normal = |name: &str| get(name).map(|value| side.normal(value));
@@ -176,11 +176,11 @@ fn answer(side: &Side, output: Option<&Value>, wire: Option<Wire>) -> Answer {
     let mut pieces: Vec<Value> = Vec::new();
     for said in answered.said {
         match said {
-            Said::Model(words) => {
+            ContentPart::Model(words) => {
                 pieces.push(json!(side.plain(&words)));
                 text.push_str(&words);
             }
-            Said::Call(call) => pieces.push(json!([call.name, side.normal(&call.input)])),
+            ContentPart::Call(call) => pieces.push(json!([call.name, side.normal(&call.input)])),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
 use stepback_model::object::ObjectSink;
-use stepback_model::record::Facts;
+use stepback_model::record::StepMeta;
 use stepback_model::state::State;
 use stepback_model::time::Timestamp;
 use stepback_model::{conversation, json as value};
@@ -63,12 +63,12 @@ impl Maker {
                 at: Timestamp::from_micros(at as i64 * 1_000_000),
                 state: Hash::of(ObjectKind::State, b""),
                 summary: format!("{tool} in {directory}"),
-                facts: Facts {
+                facts: StepMeta {
                     tool: (!tool.is_empty()).then(|| (*tool).to_string()),
                     failed: output == "failed",
                     detail: Some(detail.into()),
                     call,
-                    ..Facts::default()
+                    ..StepMeta::default()
                 },
             }
         });

@@ -19,7 +19,7 @@ const FILE: &str = "breakpoints.json";
 /// What a breakpoint waits for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "on")]
-pub enum On {
+pub enum Condition {
     /// A call of a tool; `*` is any.
     Tool {
         /// Its name; letter case does not matter.
@@ -59,7 +59,7 @@ pub enum Side {
 }
 
 /// What is known when it has to be decided whether to stop.
-pub struct Moment<'a> {
+pub struct BreakContext<'a> {
     /// Before or after the call.
     pub side: Side,
     /// The tool.
@@ -81,7 +81,7 @@ pub struct Breakpoint {
     pub id: u64,
     /// What it waits for.
     #[serde(flatten)]
-    pub on: On,
+    pub on: Condition,
     /// The input must match this regular expression as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
@@ -111,11 +111,15 @@ impl Breakpoint {
             compile(condition)?;
         }
         match &self.on {
-            On::Tool { name } if name.trim().is_empty() => Err("a tool has a name; * is any".into()),
-            On::Path { glob } if glob.is_empty() => Err("a path is not empty; * is any".into()),
-            On::Pattern { pattern } => compile(pattern).map(drop),
-            On::Path { glob } => GlobBuilder::new(glob).build().map(drop).map_err(|error| error.to_string()),
-            On::Cost { usd } if !usd.is_finite() || *usd < 0.0 => Err("a cost is a number of dollars".into()),
+            Condition::Tool { name } if name.trim().is_empty() => Err("a tool has a name; * is any".into()),
+            Condition::Path { glob } if glob.is_empty() => Err("a path is not empty; * is any".into()),
+            Condition::Pattern { pattern } => compile(pattern).map(drop),
+            Condition::Path { glob } => {
+                GlobBuilder::new(glob).build().map(drop).map_err(|error| error.to_string())
+            }
+            Condition::Cost { usd } if !usd.is_finite() || *usd < 0.0 => {
+                Err("a cost is a number of dollars".into())
+            }
             _ => Ok(()),
         }
     }
@@ -123,12 +127,12 @@ impl Breakpoint {
     /// What it waits for, in words.
     pub fn describe(&self) -> String {
         let mut text = match &self.on {
-            On::Tool { name } => format!("tool {name}"),
-            On::Iteration { number } => format!("iteration {number}"),
-            On::Pattern { pattern } => format!("pattern {pattern}"),
-            On::Error => "error".into(),
-            On::Path { glob } => format!("path {glob}"),
-            On::Cost { usd } => format!("cost {usd}"),
+            Condition::Tool { name } => format!("tool {name}"),
+            Condition::Iteration { number } => format!("iteration {number}"),
+            Condition::Pattern { pattern } => format!("pattern {pattern}"),
+            Condition::Error => "error".into(),
+            Condition::Path { glob } => format!("path {glob}"),
+            Condition::Cost { usd } => format!("cost {usd}"),
         };
         if let Some(condition) = &self.condition {
             text.push_str(&format!(" if the input matches {condition}"));
@@ -136,15 +140,17 @@ impl Breakpoint {
         text
     }
 
-    fn holds(&self, moment: &Moment<'_>) -> bool {
+    fn holds(&self, moment: &BreakContext<'_>) -> bool {
         let input = clipped(moment.input);
         let at_start = moment.side == Side::Start;
         let held = match &self.on {
-            On::Tool { name } => at_start && (name == "*" || name.eq_ignore_ascii_case(moment.tool)),
-            On::Iteration { number } => at_start && (moment.session)().0 >= *number,
-            On::Pattern { pattern } => at_start && compile(pattern).is_ok_and(|regex| regex.is_match(input)),
-            On::Error => moment.failed && !at_start,
-            On::Path { glob } => {
+            Condition::Tool { name } => at_start && (name == "*" || name.eq_ignore_ascii_case(moment.tool)),
+            Condition::Iteration { number } => at_start && (moment.session)().0 >= *number,
+            Condition::Pattern { pattern } => {
+                at_start && compile(pattern).is_ok_and(|regex| regex.is_match(input))
+            }
+            Condition::Error => moment.failed && !at_start,
+            Condition::Path { glob } => {
                 let glob = GlobBuilder::new(glob).literal_separator(false).build();
                 at_start
                     && glob.is_ok_and(|glob| {
@@ -152,7 +158,7 @@ impl Breakpoint {
                         moment.paths.iter().any(|path| glob.is_match(path))
                     })
             }
-            On::Cost { usd } => at_start && (moment.session)().1 as f64 >= usd * 1e6,
+            Condition::Cost { usd } => at_start && (moment.session)().1 as f64 >= usd * 1e6,
         };
         held && self
             .condition
@@ -201,7 +207,7 @@ impl Control {
     }
 
     /// Counts the breakpoints whose condition holds, and returns those that take effect: stops and log points.
-    pub fn hits(&self, moment: &Moment<'_>) -> io::Result<Vec<Breakpoint>> {
+    pub fn hits(&self, moment: &BreakContext<'_>) -> io::Result<Vec<Breakpoint>> {
         let holds = |breakpoint: &Breakpoint| breakpoint.enabled && breakpoint.holds(moment);
         if !self.breakpoints()?.items.iter().any(holds) {
             return Ok(Vec::new());
@@ -212,7 +218,7 @@ impl Control {
                 breakpoint.hits += 1;
                 if breakpoint.from_hit.is_none_or(|from| breakpoint.hits >= from) {
                     // A turn and a sum are reached once; a person who goes on does not want to stop at every call after it.
-                    if matches!(breakpoint.on, On::Iteration { .. } | On::Cost { .. }) {
+                    if matches!(breakpoint.on, Condition::Iteration { .. } | Condition::Cost { .. }) {
                         breakpoint.enabled = false;
                     }
                     hit.push(breakpoint.clone());
@@ -225,7 +231,7 @@ impl Control {
 
 impl Breakpoints {
     /// Adds one and returns its id.
-    pub fn add(&mut self, on: On, condition: Option<String>, from_hit: Option<u64>, log: bool) -> u64 {
+    pub fn add(&mut self, on: Condition, condition: Option<String>, from_hit: Option<u64>, log: bool) -> u64 {
         self.next += 1;
         let id = self.next;
         self.items.push(Breakpoint { id, on, condition, enabled: true, hits: 0, from_hit, log });

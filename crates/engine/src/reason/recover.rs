@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 use stepback_mind::Item;
-use stepback_mind::recovery::Around;
+use stepback_mind::recovery::RecoveryContext;
 use stepback_model::record::{Session, StepKind};
 use stepback_model::time::Timestamp;
 use stepback_store::port::{Query, StoredCheckpoint};
 
+use super::at_point::Moment;
 use super::commands::CommandRun;
-use super::moment::Moment;
 use crate::diff;
 use crate::error::EngineError;
 use crate::workspace::Workspace;
@@ -55,7 +55,7 @@ impl Workspace<'_> {
         let prompts = Query { kinds: vec![StepKind::UserInput], ..query };
         let prompt = self.store().steps(self.record.id, &prompts)?.pop();
         let commands = self.commands_of(session, until, SHOWN)?;
-        let around = Around {
+        let around = RecoveryContext {
             heading: heading(session, last.as_ref(), seen.step.as_ref(), now),
             prompt: prompt.map(|stored| stored.checkpoint.step.summary),
             commands: commands.iter().map(line).collect(),

@@ -13,8 +13,8 @@ use stepback_mind::ids::{RunId, VerificationId};
 use stepback_mind::item::{Check, Measured, Outcome, Verification};
 use stepback_mind::{MindError, Mutation};
 
+use super::editor::{Thinker, Thought};
 use super::process::{self, End, MOST_OUTPUT};
-use super::thinker::{Thinker, Thought};
 use crate::error::EngineError;
 
 /// Most files that the inputs of a check can be.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
-use stepback_exchange::meaning::Said;
+use stepback_exchange::semantics::ContentPart;
 use stepback_model::conversation::Message;
 use stepback_model::hash::Hash;
 use stepback_model::ids::{SessionId, StepId};
@@ -14,7 +14,7 @@ use stepback_store::Store;
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use crate::diff;
-use crate::last_read::LastRead;
+use crate::read_cache::LastRead;
 use crate::timeline::answer_of;
 
 /// Bytes of the texts of one step. Of what is longer, the beginning and the end count.
@@ -59,7 +59,7 @@ impl Gatherer<'_> {
         match answer {
             Some(answer) => {
                 let said = answer.said.iter().filter_map(|said| match said {
-                    Said::Model(text) | Said::Thought(text) => Some(text.as_str()),
+                    ContentPart::Model(text) | ContentPart::Thought(text) => Some(text.as_str()),
                     _ => None,
                 });
                 texts.put(Field::Message, said.collect::<Vec<_>>().join("\n"));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_exchange::meaning::{self, Answered, Call, Said, Usage};
+use stepback_exchange::semantics::{self, Answered, Call, ContentPart, Usage};
 use stepback_exchange::{Response, Wire};
 
 /// What a recorded answer says: the `output` of a step, if it is one that a proxy saw or that telemetry told of. Without a wire,
@@ -17,22 +17,23 @@ pub fn answer_of(output: &Value, wire: Option<Wire>) -> Option<Answered> {
     }
     let response = serde_json::from_value::<Response>(output.clone()).ok()?;
     if let Some(wire) = wire {
-        return Some(meaning::answered(wire, &response));
+        return Some(semantics::answered(wire, &response));
     }
-    let answers = Wire::ALL.into_iter().map(|wire| meaning::answered(wire, &response));
+    let answers = Wire::ALL.into_iter().map(|wire| semantics::answered(wire, &response));
     answers.into_iter().find(|answer| !answer.said.is_empty())
 }
 
 /// What a message says, as telemetry is recorded: text, thoughts and calls that the model asks for.
-fn said_in(message: &Value) -> Vec<Said> {
+fn said_in(message: &Value) -> Vec<ContentPart> {
     let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
     let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
     let calls = calls.map(|call| {
         let word = |name: &str| call.get(name).and_then(Value::as_str).map(str::to_owned);
         let input = call.get("arguments").cloned().unwrap_or_default();
-        Said::Call(Call { id: word("id"), name: word("name").unwrap_or_default(), input })
+        ContentPart::Call(Call { id: word("id"), name: word("name").unwrap_or_default(), input })
     });
-    let words = text("thinking").map(Said::Thought).into_iter().chain(text("content").map(Said::Model));
+    let words =
+        text("thinking").map(ContentPart::Thought).into_iter().chain(text("content").map(ContentPart::Model));
     words.chain(calls).collect()
 }
 
@@ -109,7 +110,11 @@ mod tests {
         let output = json!({ "messages": [{ "role": "assistant", "thinking": "Hm.", "content": "Let me look.",
             "tool_calls": [{ "id": "c1", "name": "read", "arguments": { "path": "a" } }] }] });
         let call = Call { id: Some("c1".into()), name: "read".into(), input: json!({ "path": "a" }) };
-        let said = vec![Said::Thought("Hm.".into()), Said::Model("Let me look.".into()), Said::Call(call)];
+        let said = vec![
+            ContentPart::Thought("Hm.".into()),
+            ContentPart::Model("Let me look.".into()),
+            ContentPart::Call(call),
+        ];
         assert_eq!(answer_of(&output, None).map(|answer| answer.said), Some(said));
         assert_eq!(answer_of(&json!("text"), None), None);
     }

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use stepback_exchange::meaning::Usage;
+use stepback_exchange::semantics::Usage;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Annotation, Checkpoint, Facts};
+use stepback_model::record::{Annotation, Checkpoint, StepMeta};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn step(number: u64, kind: StepKind, failed: bool) -> StoredCheckpoint {
         at: Timestamp::from_micros(1_000_000 * number as i64),
         state: Hash::of(ObjectKind::State, b""),
         summary: String::new(),
-        facts: Facts { failed, tool, iteration: number / 2, ..Facts::default() },
+        facts: StepMeta { failed, tool, iteration: number / 2, ..StepMeta::default() },
     };
     let checkpoint = Checkpoint { step, annotation: Annotation::default(), trigger: None, hidden_by: None };
     StoredCheckpoint { checkpoint, purged: false }

@@ -253,7 +253,7 @@ fn what_is_known_as_something_else_is_a_contradiction() {
     let there = Home::new(1);
     let first = [log(&[workspace(), session(), step(STEP, None, state)]), all.clone()];
     there.import(&bundle(&first)).unwrap();
-    let mark = there.store.mark().unwrap();
+    let mark = there.store.commit_seq().unwrap();
     let mut other = step(STEP, None, state);
     other["summary"] = json!("something else");
     let mut named = session();
@@ -261,7 +261,7 @@ fn what_is_known_as_something_else_is_a_contradiction() {
     for lines in [[workspace(), session(), other], [workspace(), named, step(STEP, None, state)]] {
         let error = there.import(&bundle(&[log(&lines), all.clone()])).unwrap_err();
         assert!(matches!(error, EngineError::Bundle(BundleError::Clash(_))), "{error}");
-        assert_eq!(there.store.mark().unwrap(), mark);
+        assert_eq!(there.store.commit_seq().unwrap(), mark);
     }
 }
 

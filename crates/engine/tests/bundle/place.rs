@@ -7,11 +7,13 @@ use std::process::Command;
 use serde_json::{Value, json};
 use stepback_engine::bundle::Imported;
 use stepback_engine::prune::Rules;
-use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Report};
-use stepback_engine::rewind::Request;
+use stepback_engine::recorder::{
+    CallOrigin, Conversation, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
+};
+use stepback_engine::rewind::RewindRequest;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::{Env, FrozenEnv};
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 use stepback_model::time::Timestamp;
 use stepback_store::Store;
@@ -140,14 +142,14 @@ pub struct World {
 struct Lines(Vec<String>);
 
 impl Conversation for Lines {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
         let lines = self.0.iter().skip(keep as usize).cloned().collect();
-        Some(Fresh { keep, lines, cursor: self.0.len().into() })
+        Some(NewMessages { keep, lines, cursor: self.0.len().into() })
     }
 
-    fn turn(&self, _: &[&str], _: &str) -> Asked {
-        Asked { settled: true, turn: None }
+    fn turn(&self, _: &[&str], _: &str) -> CallOrigin {
+        CallOrigin { settled: true, turn: None }
     }
 }
 
@@ -190,9 +192,9 @@ impl World {
         session: &str,
         kind: StepKind,
         key: &str,
-        effect: Effect,
+        effect: ScanPolicy,
         lines: &'r Lines,
-    ) -> Report<'r> {
+    ) -> ReportedEvent<'r> {
         let failed = kind == StepKind::ToolEnd && key.ends_with('3');
         let event = Event {
             agent: "test".into(),
@@ -206,14 +208,15 @@ impl World {
             summary: format!("{} {key}", kind.as_str()),
             input: Some(json!({ "call": key, "text": "x".repeat(key.len() * 40) })),
             output: (kind == StepKind::ToolEnd).then(|| json!([key, { "deep": [1, 2, { "x": null }] }])),
-            error: failed.then(|| Trouble { message: "it went wrong".into(), ..Trouble::default() }),
+            error: failed
+                .then(|| ReportedError { message: "it went wrong".into(), ..ReportedError::default() }),
             duration: Some(1234),
             metadata: None,
             raw: None,
         };
         let at = self.home.env.now();
-        let learned = Learned::default();
-        Report { event, effect, at, conversation: Some(lines), paths: Vec::new(), learned }
+        let learned = SessionUpdate::default();
+        ReportedEvent { event, effect, at, conversation: Some(lines), paths: Vec::new(), learned }
     }
 
     /// One call of an agent, which changes files at random.
@@ -225,15 +228,15 @@ impl World {
         for _ in 0..self.files.draw.below(4) {
             self.files.change();
         }
-        self.record(&self.report(session, StepKind::ToolStart, &key, Effect::Before, &lines));
+        self.record(&self.report(session, StepKind::ToolStart, &key, ScanPolicy::Before, &lines));
         for _ in 0..self.files.draw.below(4) {
             self.files.change();
         }
-        self.record(&self.report(session, StepKind::ToolEnd, &key, Effect::After, &lines));
-        self.record(&self.report(session, StepKind::AgentStep, &format!("{key}!"), Effect::None, &lines));
+        self.record(&self.report(session, StepKind::ToolEnd, &key, ScanPolicy::After, &lines));
+        self.record(&self.report(session, StepKind::AgentStep, &format!("{key}!"), ScanPolicy::None, &lines));
     }
 
-    fn record(&self, report: &Report<'_>) {
+    fn record(&self, report: &ReportedEvent<'_>) {
         let engine = self.home.engine();
         let workspace = engine.workspace(&self.root).unwrap();
         let lock = workspace.lock_recording().unwrap();
@@ -263,7 +266,8 @@ impl World {
                 workspace.annotate(&some, annotation).unwrap();
             }
             1 => {
-                let request = Request { target: Some(some), everything: true, ..Request::default() };
+                let request =
+                    RewindRequest { target: Some(some), everything: true, ..RewindRequest::default() };
                 if let Ok(prepared) = workspace.prepare_rewind(&request) {
                     let _ = workspace.apply(prepared);
                 }

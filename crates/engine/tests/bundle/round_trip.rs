@@ -54,10 +54,10 @@ fn random_sessions_are_the_same_elsewhere() {
         same_view(&world.home, &there, &sessions[0]);
         assert_eq!(there.engine().check().unwrap().problems, [""; 0], "seed {seed}");
         // Twice is once.
-        let mark = there.store.mark().unwrap();
+        let mark = there.store.commit_seq().unwrap();
         let again = there.import(&bytes).unwrap();
         assert_eq!((again.new_steps, again.new_objects, again.new_git_files), (0, 0, 0));
-        assert_eq!(there.store.mark().unwrap(), mark, "nothing was committed");
+        assert_eq!(there.store.commit_seq().unwrap(), mark, "nothing was committed");
         // Where it was made, everything is there.
         assert_eq!(world.home.import(&bytes).unwrap().new_steps, 0);
 

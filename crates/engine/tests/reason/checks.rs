@@ -4,7 +4,7 @@ use serde_json::json;
 use stepback_engine::reason::{Thinker, Verified};
 use stepback_mind::Mutation;
 use stepback_mind::ids::{HypothesisId, VerificationId};
-use stepback_mind::item::{Act, Check, Measured, Outcome};
+use stepback_mind::item::{Check, Measured, OnOutcome, Outcome};
 
 use crate::place::{Place, propose, think};
 
@@ -14,8 +14,8 @@ fn add(check: Check, inputs: &[&str]) -> Mutation {
         check,
         timeout_ms: 20_000,
         inputs: inputs.iter().map(ToString::to_string).collect(),
-        on_pass: vec![Act::Evidence { hypothesis: HypothesisId(1), strength: 0.5 }],
-        on_fail: vec![Act::Evidence { hypothesis: HypothesisId(1), strength: -0.5 }],
+        on_pass: vec![OnOutcome::Evidence { hypothesis: HypothesisId(1), strength: 0.5 }],
+        on_fail: vec![OnOutcome::Evidence { hypothesis: HypothesisId(1), strength: -0.5 }],
     }
 }
 

@@ -2,8 +2,8 @@
 
 use stepback_engine::Workspace;
 use stepback_engine::reason::Thinker;
-use stepback_engine::recorder::Effect;
-use stepback_engine::rewind::Request;
+use stepback_engine::recorder::ScanPolicy;
+use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_model::ids::SessionId;
 use stepback_model::record::{StepKind, Trigger};
@@ -12,14 +12,14 @@ use crate::place::Place;
 
 /// The agent writes a file, in a call that is recorded.
 fn by_agent(place: &Place, workspace: &Workspace<'_>, call: &str, name: &str, text: &str) {
-    place.report(workspace, StepKind::ToolStart, Some(call), Effect::Before);
+    place.report(workspace, StepKind::ToolStart, Some(call), ScanPolicy::Before);
     place.write(name, text);
-    place.report(workspace, StepKind::ToolEnd, Some(call), Effect::After);
+    place.report(workspace, StepKind::ToolEnd, Some(call), ScanPolicy::After);
 }
 
 fn in_the_way(workspace: &Workspace<'_>, branch: &str, session: SessionId) -> Vec<String> {
     let prepared = workspace.prepare_switch(branch).unwrap();
-    let paths = workspace.in_the_way(branch, &prepared, session).unwrap();
+    let paths = workspace.foreign_changes(branch, &prepared, session).unwrap();
     paths.iter().map(ToString::to_string).collect()
 }
 
@@ -69,7 +69,7 @@ fn an_agent_takes_back_its_own_moves_and_no_others() {
     };
     assert!(error(workspace.prepare_own_undo(session.id, None)).contains("nothing to undo"));
     let rewind = |by: Option<SessionId>| {
-        let request = Request { target: Some(first.clone()), ..Request::default() };
+        let request = RewindRequest { target: Some(first.clone()), ..RewindRequest::default() };
         let mut prepared = workspace.prepare_rewind(&request).unwrap();
         prepared.by = by;
         workspace.apply(prepared).unwrap().operation
@@ -157,7 +157,7 @@ fn a_move_after_which_another_agent_worked_stays() {
     place.session(&workspace);
     let first = workspace.create_checkpoint(Default::default(), Trigger::Manual).unwrap().stored;
     by_agent(&place, &workspace, "c1", "file", "2");
-    let request = Request { target: Some(first), ..Request::default() };
+    let request = RewindRequest { target: Some(first), ..RewindRequest::default() };
     let mut prepared = workspace.prepare_rewind(&request).unwrap();
     prepared.by = Some(SessionId::from_bytes([9; 16]));
     workspace.apply(prepared).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use stepback_engine::reason::{Thinker, Thought};
-use stepback_engine::recorder::{Effect, Learned, Report};
+use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_engine::{Engine, Workspace};
 use stepback_mind::Mutation;
 use stepback_mind::ids::HypothesisId;
@@ -110,19 +110,20 @@ impl Place {
     }
 
     /// Something that an agent reports.
-    pub fn report(&self, workspace: &Workspace<'_>, kind: StepKind, call: Option<&str>, effect: Effect) {
+    pub fn report(&self, workspace: &Workspace<'_>, kind: StepKind, call: Option<&str>, effect: ScanPolicy) {
         let mut event = Event::new("test", "s", kind, format!("{} happened", kind.as_str()));
         event.call = call.map(str::to_owned);
         event.tool = call.map(|_| "Bash".to_owned());
         let lock = workspace.lock_recording().unwrap();
-        let learned = Learned::default();
-        let report = Report { event, effect, at: self.now(), conversation: None, paths: Vec::new(), learned };
+        let learned = SessionUpdate::default();
+        let report =
+            ReportedEvent { event, effect, at: self.now(), conversation: None, paths: Vec::new(), learned };
         workspace.record(&lock, &report).unwrap();
     }
 
     /// The session of the agent, which has begun.
     pub fn session(&self, workspace: &Workspace<'_>) -> Session {
-        self.report(workspace, StepKind::AgentStep, None, Effect::None);
+        self.report(workspace, StepKind::AgentStep, None, ScanPolicy::None);
         workspace.thinking_session(None, self.now()).unwrap()
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Thinker};
-use stepback_engine::recorder::Effect;
-use stepback_engine::rewind::Request;
+use stepback_engine::recorder::ScanPolicy;
+use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::Direction;
 use stepback_mind::Mutation;
 use stepback_mind::ids::{HypothesisId, VerificationId};
@@ -71,9 +71,9 @@ fn suspect(place: &Place, workspace: &Workspace<'_>, thinker: &mut Thinker<'_>) 
     assert!(thinker.think(&cycle).is_err(), "a circle is refused, and leaves nothing");
     place.wait(60);
     thinker.verify(VerificationId(1), false).unwrap();
-    place.report(workspace, StepKind::ToolStart, Some("c1"), Effect::Before);
+    place.report(workspace, StepKind::ToolStart, Some("c1"), ScanPolicy::Before);
     place.write("cache.txt", "on, but small");
-    place.report(workspace, StepKind::ToolEnd, Some("c1"), Effect::After);
+    place.report(workspace, StepKind::ToolEnd, Some("c1"), ScanPolicy::After);
 }
 
 /// Does everything once and asks everything.
@@ -115,7 +115,8 @@ fn hunt(place: &Place) -> Answers {
     answers.push(("merge".into(), json!(thinker.merge(&there, None, true, false).unwrap())));
 
     // Back, without the board and with it, and forth again.
-    let target = || Request { target: Some(before.clone()), everything: true, ..Request::default() };
+    let target =
+        || RewindRequest { target: Some(before.clone()), everything: true, ..RewindRequest::default() };
     place.write("cache.txt", "broken");
     let report = workspace.apply(workspace.prepare_rewind(&target()).unwrap()).unwrap();
     assert_eq!((place.read("cache.txt").as_str(), report.board), ("on, but small", None));

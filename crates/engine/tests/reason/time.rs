@@ -5,7 +5,7 @@ use stepback_engine::Workspace;
 use stepback_engine::compare::{Side, compare};
 use stepback_engine::prune::Rules;
 use stepback_engine::reason::{Moment, Thinker};
-use stepback_engine::recorder::Effect;
+use stepback_engine::recorder::ScanPolicy;
 use stepback_mind::item::HypothesisStatus;
 use stepback_mind::{Mind, Mutation, Origin};
 use stepback_model::record::{Session, StepKind, Trigger};
@@ -47,7 +47,12 @@ fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
             match number % 7 {
                 1 => drop(think(&mut thinker, propose(&format!("hypothesis {number}")))),
                 2 => drop(think(&mut thinker, conclude(number / 7 + 1, HypothesisStatus::Testing))),
-                3 => place.report(&workspace, StepKind::ToolStart, Some(&number.to_string()), Effect::Before),
+                3 => place.report(
+                    &workspace,
+                    StepKind::ToolStart,
+                    Some(&number.to_string()),
+                    ScanPolicy::Before,
+                ),
                 4 => {
                     place.write("file", &number.to_string());
                     drop(think(&mut thinker, conclude(number / 7 + 1, HypothesisStatus::Rejected)));
@@ -56,7 +61,7 @@ fn the_mind_at_any_past_point_is_what_a_replay_from_the_beginning_leads_to() {
                     &workspace,
                     StepKind::ToolEnd,
                     Some(&(number - 2).to_string()),
-                    Effect::After,
+                    ScanPolicy::After,
                 ),
                 // Somebody else goes on with it, who knows nothing of what was read before.
                 6 => drop(think(
@@ -100,7 +105,7 @@ fn nothing_is_lost_across_a_hundred_compactions_and_a_prune() {
         think(&mut thinker, evidence(round, 0.5, "the log"));
         let thought = think(&mut thinker, conclude(round, HypothesisStatus::Confirmed));
         // The agent is about to forget everything.
-        place.report(&workspace, StepKind::StateChange, None, Effect::Keep(Trigger::Automatic));
+        place.report(&workspace, StepKind::StateChange, None, ScanPolicy::Keep(Trigger::Automatic));
         expected.push((thought.step, thinker.mind().unwrap()));
     }
     let rules = Rules { keep_last: Some(1), now: true, ..Rules::default() };
@@ -149,7 +154,7 @@ fn a_thought_during_a_call_is_joined_to_it_and_does_not_end_it() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let session = place.session(&workspace);
-    place.report(&workspace, StepKind::ToolStart, Some("call"), Effect::Before);
+    place.report(&workspace, StepKind::ToolStart, Some("call"), ScanPolicy::Before);
     let open = workspace.store().session(session.id).unwrap().unwrap().info.open;
     let mut thinker = Thinker::new(&workspace, &session);
     think(&mut thinker, propose("it"));
@@ -221,9 +226,9 @@ fn whose_board_is_meant_is_found_out_or_asked_for() {
     assert_eq!(workspace.thinking_session(None, now()).unwrap().id, session.id);
     let lock = workspace.lock_recording().unwrap();
     let event = stepback_model::event::Event::new("other", "t", StepKind::AgentStep, "begun");
-    let report = stepback_engine::recorder::Report {
+    let report = stepback_engine::recorder::ReportedEvent {
         event,
-        effect: Effect::None,
+        effect: ScanPolicy::None,
         at: now(),
         conversation: None,
         paths: Vec::new(),
@@ -268,7 +273,7 @@ fn the_history_of_confidence_is_what_each_moment_says() {
             1 => drop(think(&mut thinker, propose(&format!("hypothesis {number}")))),
             2 => drop(think(&mut thinker, evidence(1 + number % (number / 4 + 1), 0.3, &number.to_string()))),
             3 if number > 30 => drop(think(&mut thinker, evidence(2, -0.2, &number.to_string()))),
-            _ => place.report(&workspace, StepKind::AgentStep, None, Effect::None),
+            _ => place.report(&workspace, StepKind::AgentStep, None, ScanPolicy::None),
         }
     }
     let restored = thinker.restore(&Moment::Step(20), false).unwrap();

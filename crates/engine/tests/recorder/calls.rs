@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use stepback_engine::Workspace;
-use stepback_engine::authorship::Who;
-use stepback_engine::recorder::{Effect, Learned, Report};
+use stepback_engine::authorship::Attribution;
+use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_model::conversation;
 use stepback_model::event::Event;
 use stepback_model::ids::StepId;
@@ -16,9 +16,9 @@ fn authors(workspace: &Workspace<'_>, path: &str) -> Vec<String> {
     let changes = workspace.numbered_changes(None).unwrap();
     let change = changes.iter().rev().find(|numbered| numbered.change.path.as_bytes() == path.as_bytes());
     let authors = match &change.unwrap().who {
-        Who::Somebody => Vec::new(),
-        Who::Call(author) => vec![author.clone()],
-        Who::OneOf(authors) => authors.clone(),
+        Attribution::Somebody => Vec::new(),
+        Attribution::Call(author) => vec![author.clone()],
+        Attribution::OneOf(authors) => authors.clone(),
     };
     let name = |author: &stepback_engine::authorship::Author| {
         let session: Session = workspace.store().session(author.session).unwrap().unwrap();
@@ -29,12 +29,12 @@ fn authors(workspace: &Workspace<'_>, path: &str) -> Vec<String> {
     names
 }
 
-fn start(session: &str, call: &str, at: i64) -> Report<'static> {
-    report(event(session, StepKind::ToolStart, call), Effect::Before, at)
+fn start(session: &str, call: &str, at: i64) -> ReportedEvent<'static> {
+    report(event(session, StepKind::ToolStart, call), ScanPolicy::Before, at)
 }
 
-fn end(session: &str, call: &str, at: i64) -> Report<'static> {
-    report(event(session, StepKind::ToolEnd, call), Effect::After, at)
+fn end(session: &str, call: &str, at: i64) -> ReportedEvent<'static> {
+    report(event(session, StepKind::ToolEnd, call), ScanPolicy::After, at)
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn content_at(workspace: &Workspace<'_>, step: StepId, path: &str) -> Option<Str
 
 /// Every change, oldest first: its path and the sessions that may have made it, with a question mark if the person may have.
 fn history(workspace: &Workspace<'_>) -> Vec<String> {
-    let describe = |numbered: &stepback_engine::changes::Numbered| {
+    let describe = |numbered: &stepback_engine::changes::NumberedChange| {
         let who = match &numbered.who {
-            Who::Somebody => "the person".to_owned(),
-            Who::Call(author) => author.tool.clone().unwrap(),
-            Who::OneOf(authors) => format!("{}?", authors[0].tool.clone().unwrap()),
+            Attribution::Somebody => "the person".to_owned(),
+            Attribution::Call(author) => author.tool.clone().unwrap(),
+            Attribution::OneOf(authors) => format!("{}?", authors[0].tool.clone().unwrap()),
         };
         format!("{}: {who}", numbered.change.path)
     };
@@ -76,11 +76,11 @@ fn history(workspace: &Workspace<'_>) -> Vec<String> {
 }
 
 /// A call of an editing tool that names its only path.
-fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> Report<'static> {
-    let effect = if kind == StepKind::ToolStart { Effect::Before } else { Effect::After };
+fn edit(session: &str, kind: StepKind, call: &str, path: &str, at: i64) -> ReportedEvent<'static> {
+    let effect = if kind == StepKind::ToolStart { ScanPolicy::Before } else { ScanPolicy::After };
     let event = Event { tool: Some("Write".into()), ..event(session, kind, call) };
-    let learned = Learned { only_named: true, ..Learned::default() };
-    Report { paths: vec![path.into()], learned, ..report(event, effect, at) }
+    let learned = SessionUpdate { only_named: true, ..SessionUpdate::default() };
+    ReportedEvent { paths: vec![path.into()], learned, ..report(event, effect, at) }
 }
 
 /// Three edits after a call that never ends, with an edit of the person before each; the history of it all.
@@ -150,7 +150,7 @@ fn a_call_that_was_taken_for_abandoned_counts_when_its_end_arrives() {
     let workspace = engine.workspace(&place.root).unwrap();
     let began = record(&workspace, &start("s", "slow", 0));
     place.write("early", "x");
-    record(&workspace, &report(event("s", StepKind::UserInput, "p"), Effect::None, 1));
+    record(&workspace, &report(event("s", StepKind::UserInput, "p"), ScanPolicy::None, 1));
     record(&workspace, &start("s", "other", 2));
     assert_eq!(history(&workspace), ["early: Tool?"]);
     record(&workspace, &end("s", "other", 3));
@@ -185,13 +185,13 @@ fn a_model_turn_ends_the_calls_of_its_own_worker_only() {
     let place = Place::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    let of = |worker: &str, report: Report<'static>| {
+    let of = |worker: &str, report: ReportedEvent<'static>| {
         let event = Event { worker: Some(worker.into()), ..report.event.clone() };
-        Report { event, ..report }
+        ReportedEvent { event, ..report }
     };
     record(&workspace, &of("helper", start("s", "running", 0)));
     record(&workspace, &start("s", "refused", 1));
-    record(&workspace, &report(event("s", StepKind::ModelStart, "m"), Effect::None, 2));
+    record(&workspace, &report(event("s", StepKind::ModelStart, "m"), ScanPolicy::None, 2));
     let open = workspace.agent_sessions().unwrap()[0].info.open.clone();
     let running: Vec<&str> = open.iter().filter(|open| !open.ended).map(|open| open.call.as_str()).collect();
     assert_eq!(running, ["running"]);
@@ -205,7 +205,7 @@ fn a_call_is_remembered_until_somebody_looks() {
     record(&workspace, &start("s", "c1", 0));
     place.write("file", "x");
     // Its end came late, through the inbox, when the moment to look was over.
-    record(&workspace, &report(event("s", StepKind::ToolEnd, "c1"), Effect::None, 1));
+    record(&workspace, &report(event("s", StepKind::ToolEnd, "c1"), ScanPolicy::None, 1));
     record(&workspace, &start("s", "c2", 2));
     assert_eq!(authors(&workspace, "file"), ["s"]);
     // What comes after that look is not its doing any more.
@@ -221,8 +221,11 @@ fn a_call_that_was_refused_has_done_nothing() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     record(&workspace, &start("s", "c1", 0));
-    let learned = Learned { never_ran: true, ..Learned::default() };
-    record(&workspace, &Report { learned, ..report(event("s", StepKind::ToolEnd, "c1"), Effect::None, 1) });
+    let learned = SessionUpdate { never_ran: true, ..SessionUpdate::default() };
+    record(
+        &workspace,
+        &ReportedEvent { learned, ..report(event("s", StepKind::ToolEnd, "c1"), ScanPolicy::None, 1) },
+    );
     place.write("mine", "x");
     record(&workspace, &start("s", "c2", 2));
     assert!(authors(&workspace, "mine").is_empty());
@@ -234,15 +237,19 @@ fn a_call_that_was_cut_short_is_one_of_two_possibilities() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let paths = vec!["named".to_string()];
-    record(&workspace, &Report { paths, ..start("s", "c1", 0) });
+    record(&workspace, &ReportedEvent { paths, ..start("s", "c1", 0) });
     place.write("named", "x");
-    record(&workspace, &report(event("s", StepKind::UserInput, "p2"), Effect::None, 1));
+    record(&workspace, &report(event("s", StepKind::UserInput, "p2"), ScanPolicy::None, 1));
     record(&workspace, &start("s", "c2", 2));
     let changes = workspace.numbered_changes(None).unwrap();
-    assert!(matches!(&changes[0].who, Who::OneOf(authors) if authors.len() == 1), "{:?}", changes[0].who);
+    assert!(
+        matches!(&changes[0].who, Attribution::OneOf(authors) if authors.len() == 1),
+        "{:?}",
+        changes[0].who
+    );
     // A day later nobody thinks of it any more.
     record(&workspace, &start("s", "c3", 10));
-    record(&workspace, &report(event("s", StepKind::UserInput, "p3"), Effect::None, 11));
+    record(&workspace, &report(event("s", StepKind::UserInput, "p3"), ScanPolicy::None, 11));
     place.write("later", "x");
     record(&workspace, &start("s", "c4", 86_400));
     assert!(authors(&workspace, "later").is_empty());
@@ -255,7 +262,7 @@ fn two_sessions_and_the_paths_they_name() {
     let workspace = engine.workspace(&place.root).unwrap();
     let naming = |session: &str, paths: &[&str]| {
         let paths = paths.iter().map(|path| path.to_string()).collect();
-        record(&workspace, &Report { paths, ..start(session, "c", 0) });
+        record(&workspace, &ReportedEvent { paths, ..start(session, "c", 0) });
     };
     naming("one", &["mine", "ours"]);
     naming("two", &["yours", "ours"]);
@@ -275,14 +282,14 @@ fn a_call_begins_before_the_turn_that_asked_for_it() {
     let place = Place::in_memory();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    let said = |recorded: &stepback_engine::recorder::Recorded| {
+    let said = |recorded: &stepback_engine::recorder::RecordedStep| {
         let stored = workspace.store().step(recorded.id).unwrap().unwrap();
         let state = workspace.state_of(&stored).unwrap();
         conversation::texts(workspace.store(), state.conversation).unwrap().len()
     };
     place.say(&json!({ "said": "hello" }));
     place.say(&json!({ "turn": "t1", "calls": ["c1", "c2"] }));
-    let heard = |report| Report { conversation: Some(&place), ..report };
+    let heard = |report| ReportedEvent { conversation: Some(&place), ..report };
     let first = record(&workspace, &heard(start("s", "c1", 0)));
     let second = record(&workspace, &heard(start("s", "c2", 0)));
     assert_eq!((said(&first), said(&second)), (1, 1));

@@ -4,8 +4,8 @@ use std::fs;
 
 use stepback_engine::Workspace;
 use stepback_engine::kept::Audience;
-use stepback_engine::recorder::{Effect, Recorded};
-use stepback_engine::rewind::{Prepared, Request};
+use stepback_engine::recorder::{RecordedStep, ScanPolicy};
+use stepback_engine::rewind::{PreparedRewind, RewindRequest};
 use stepback_model::record::{Annotation, Session, StepKind, Trigger};
 
 use crate::session::{Place, event, record, report};
@@ -33,19 +33,22 @@ impl Desk<'_> {
         self.clock.get()
     }
 
-    fn start(&self, session: &str, call: &str) -> Recorded {
+    fn start(&self, session: &str, call: &str) -> RecordedStep {
         record(
             &self.workspace,
-            &report(event(session, StepKind::ToolStart, call), Effect::Before, self.tick()),
+            &report(event(session, StepKind::ToolStart, call), ScanPolicy::Before, self.tick()),
         )
     }
 
-    fn end(&self, session: &str, call: &str) -> Recorded {
-        record(&self.workspace, &report(event(session, StepKind::ToolEnd, call), Effect::After, self.tick()))
+    fn end(&self, session: &str, call: &str) -> RecordedStep {
+        record(
+            &self.workspace,
+            &report(event(session, StepKind::ToolEnd, call), ScanPolicy::After, self.tick()),
+        )
     }
 
     /// A call of `session` that writes a file. Its name must not be used twice.
-    fn writes(&self, session: &str, call: &str, path: &str, text: &str) -> Recorded {
+    fn writes(&self, session: &str, call: &str, path: &str, text: &str) -> RecordedStep {
         let start = self.start(session, call);
         self.place.write(path, text);
         self.end(session, call);
@@ -56,13 +59,13 @@ impl Desk<'_> {
         self.workspace.find_session(external).unwrap()
     }
 
-    fn plan(&self, request: &Request) -> Prepared {
+    fn plan(&self, request: &RewindRequest) -> PreparedRewind {
         self.workspace.prepare_rewind(request).unwrap()
     }
 
-    fn point(&self, number: u64) -> Request {
+    fn point(&self, number: u64) -> RewindRequest {
         let target = self.workspace.store().step_numbered(self.workspace.record.id, number).unwrap();
-        Request { target, ..Request::default() }
+        RewindRequest { target, ..RewindRequest::default() }
     }
 }
 
@@ -74,19 +77,19 @@ fn with_desk(test: impl FnOnce(&Desk<'_>)) {
     test(&Desk { place: &place, workspace, clock: 0.into() });
 }
 
-fn all() -> Request {
-    Request { all: true, ..Request::default() }
+fn all() -> RewindRequest {
+    RewindRequest { all: true, ..RewindRequest::default() }
 }
 
-fn last(count: usize) -> Request {
-    Request { last: Some(count), ..Request::default() }
+fn last(count: usize) -> RewindRequest {
+    RewindRequest { last: Some(count), ..RewindRequest::default() }
 }
 
-fn changed(prepared: &Prepared) -> Vec<String> {
+fn changed(prepared: &PreparedRewind) -> Vec<String> {
     prepared.plan.changes.iter().map(|change| change.path.to_string()).collect()
 }
 
-fn kept(prepared: &Prepared) -> Vec<(String, String)> {
+fn kept(prepared: &PreparedRewind) -> Vec<(String, String)> {
     let one =
         |kept: &stepback_engine::kept::KeptChange| (kept.path.to_string(), kept.author.name(Audience::User));
     prepared.kept.iter().map(one).collect()
@@ -96,7 +99,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(path, author)| (path.to_string(), author.to_string())).collect()
 }
 
-fn left_alone(prepared: &Prepared) -> Vec<(String, String)> {
+fn left_alone(prepared: &PreparedRewind) -> Vec<(String, String)> {
     prepared.plan.left_alone.iter().map(|left| (left.path.to_string(), left.reason.clone())).collect()
 }
 
@@ -119,7 +122,7 @@ fn all_takes_back_what_agents_wrote_and_keeps_the_users_file() {
         assert!(!desk.place.has("a.txt") && !desk.place.has("b.txt"));
         assert_eq!(desk.place.read("notes.txt"), "mine");
         // By its own number it goes.
-        let prepared = desk.plan(&Request { changes: vec![2], ..Request::default() });
+        let prepared = desk.plan(&RewindRequest { changes: vec![2], ..RewindRequest::default() });
         assert_eq!(changed(&prepared), ["notes.txt"]);
     });
 }
@@ -139,15 +142,15 @@ fn last_counts_only_changes_of_agents_or_of_the_session() {
         assert_eq!(kept(&prepared), pairs(&[("late.txt", "you"), ("notes.txt", "you")]));
         drop(prepared);
         let session = Some(desk.session("one").id);
-        let prepared = desk.plan(&Request { session, ..last(2) });
+        let prepared = desk.plan(&RewindRequest { session, ..last(2) });
         assert_eq!(changed(&prepared), ["a.txt", "c.txt"]);
         let expected = [("b.txt", &*two), ("d.txt", &two), ("late.txt", "you"), ("notes.txt", "you")];
         assert_eq!(kept(&prepared), pairs(&expected));
         drop(prepared);
-        let prepared = desk.plan(&Request { everything: true, ..last(2) });
+        let prepared = desk.plan(&RewindRequest { everything: true, ..last(2) });
         assert_eq!(changed(&prepared), ["d.txt", "late.txt"], "everything counts changes of anyone");
         drop(prepared);
-        let prepared = desk.plan(&Request { everything: true, ..all() });
+        let prepared = desk.plan(&RewindRequest { everything: true, ..all() });
         assert_eq!(changed(&prepared).len(), 6);
         assert!(prepared.kept.is_empty());
     });
@@ -182,7 +185,7 @@ fn a_file_of_an_agent_that_the_user_edited_is_left_alone_and_the_reason_names_th
         assert_eq!(changed(&prepared), ["g"]);
         assert_eq!(left_alone(&prepared), pairs(&[("f", "it was edited since (by you)")]));
         drop(prepared);
-        let prepared = desk.plan(&Request { audience: Audience::Agent, ..all() });
+        let prepared = desk.plan(&RewindRequest { audience: Audience::Agent, ..all() });
         assert_eq!(left_alone(&prepared), pairs(&[("f", "it was edited since (by the user)")]));
     });
 }
@@ -203,7 +206,7 @@ fn a_change_whose_author_is_uncertain_stays_with_the_reason() {
         assert!(names.iter().all(|name| reason.contains(name)), "{reason}");
         assert_eq!(prepared.everything_changes.len(), 1);
         drop(prepared);
-        let prepared = desk.plan(&Request { everything: true, ..all() });
+        let prepared = desk.plan(&RewindRequest { everything: true, ..all() });
         assert_eq!(changed(&prepared), ["built"]);
     });
 }
@@ -239,7 +242,7 @@ fn a_rewind_that_changes_nothing_says_why_and_what_everything_would_do() {
         assert_eq!(everything, ["api.ts", "notes.txt"]);
         drop(prepared);
         let session = Some(desk.session("s").id);
-        let prepared = desk.plan(&Request { session, ..all() });
+        let prepared = desk.plan(&RewindRequest { session, ..all() });
         let because = prepared.unchanged_because.as_deref().unwrap();
         assert!(because.starts_with("no change by session test "), "{because}");
         assert!(because.ends_with(&format!("what differs was changed by {other} and you")), "{because}");
@@ -280,7 +283,7 @@ fn a_change_of_another_author_is_refused_with_the_name_of_its_author() {
         desk.writes("s", "c1", "a.txt", "a");
         desk.place.write("notes.txt", "mine");
         let session = Some(desk.session("s").id);
-        let request = Request { session, changes: vec![2], ..Request::default() };
+        let request = RewindRequest { session, changes: vec![2], ..RewindRequest::default() };
         let error = desk.workspace.prepare_rewind(&request).err().unwrap().to_string();
         assert!(error.contains("change 2 (notes.txt) was made by you, not by session test"), "{error}");
     });
@@ -323,7 +326,7 @@ fn a_rewind_to_a_line_that_was_left_keeps_what_the_user_wrote_since() {
         assert_eq!(changed(&prepared), ["a.txt", "b.txt"]);
         assert_eq!(kept(&prepared), pairs(&[("mine/notes.txt", "you")]));
         drop(prepared);
-        let prepared = desk.plan(&Request { everything: true, ..desk.point(left) });
+        let prepared = desk.plan(&RewindRequest { everything: true, ..desk.point(left) });
         assert_eq!(changed(&prepared), ["mine", "mine/notes.txt"]);
     });
 }

@@ -3,8 +3,8 @@
 mod generated;
 
 use stepback_engine::Workspace;
-use stepback_engine::recorder::Effect;
-use stepback_engine::rewind::{Report, Request};
+use stepback_engine::recorder::ScanPolicy;
+use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_engine::undo::Direction;
 use stepback_model::ids::OpId;
 use stepback_model::record::{Annotation, StepKind, Trigger};
@@ -22,9 +22,9 @@ struct Scene<'p> {
 impl Scene<'_> {
     fn record(&mut self, session: &str, kind: StepKind, name: &str) -> u64 {
         let effect = match kind {
-            StepKind::ToolStart => Effect::Before,
-            StepKind::ToolEnd => Effect::After,
-            _ => Effect::None,
+            StepKind::ToolStart => ScanPolicy::Before,
+            StepKind::ToolEnd => ScanPolicy::After,
+            _ => ScanPolicy::None,
         };
         // Far apart, so that no two calls run at once.
         self.clock += 60;
@@ -46,17 +46,18 @@ impl Scene<'_> {
         self.workspace.store().step_numbered(self.workspace.record.id, number).unwrap().unwrap()
     }
 
-    fn rewind(&self, number: u64, everything: bool) -> Report {
-        let request = Request { target: Some(self.step(number)), everything, ..Request::default() };
+    fn rewind(&self, number: u64, everything: bool) -> RewindReport {
+        let request =
+            RewindRequest { target: Some(self.step(number)), everything, ..RewindRequest::default() };
         self.workspace.apply(self.workspace.prepare_rewind(&request).unwrap()).unwrap()
     }
 
-    fn undo(&self, op: OpId) -> Report {
+    fn undo(&self, op: OpId) -> RewindReport {
         let reversal = self.workspace.prepare_undo(Some(op)).unwrap();
         self.workspace.reverse_now(reversal, Direction::Undo).unwrap().unwrap()
     }
 
-    fn redo(&self) -> Report {
+    fn redo(&self) -> RewindReport {
         let reversal = self.workspace.prepare_redo().unwrap();
         self.workspace.reverse_now(reversal, Direction::Redo).unwrap().unwrap()
     }

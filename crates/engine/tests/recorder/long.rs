@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::json;
-use stepback_engine::recorder::{Effect, Learned, Report};
+use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate};
 use stepback_model::conversation;
 use stepback_model::hash::ObjectKind;
 use stepback_model::record::StepKind;
@@ -37,7 +37,7 @@ fn a_thousand_turns_store_little_more_than_was_said() {
         &workspace,
         &report(
             event("s", StepKind::UserInput, "prompt"),
-            Effect::Keep(stepback_model::record::Trigger::Automatic),
+            ScanPolicy::Keep(stepback_model::record::Trigger::Automatic),
             0,
         ),
     );
@@ -46,9 +46,12 @@ fn a_thousand_turns_store_little_more_than_was_said() {
         let at = turn as i64;
         let moment = Instant::now();
         said += say(json!({ "turn": format!("t{turn}"), "calls": [call], "text": text(turn, 1) }));
-        let effect =
-            if turn % 10 == 0 { (Effect::Before, Effect::After) } else { (Effect::None, Effect::None) };
-        let heard = |report| Report { conversation: Some(&place), ..report };
+        let effect = if turn % 10 == 0 {
+            (ScanPolicy::Before, ScanPolicy::After)
+        } else {
+            (ScanPolicy::None, ScanPolicy::None)
+        };
+        let heard = |report| ReportedEvent { conversation: Some(&place), ..report };
         record(&workspace, &heard(report(event("s", StepKind::ToolStart, &call), effect.0, at)));
         if turn % 10 == 0 {
             place.write("file", &format!("turn {turn}"));
@@ -57,9 +60,9 @@ fn a_thousand_turns_store_little_more_than_was_said() {
         record(&workspace, &heard(report(event("s", StepKind::ToolEnd, &call), effect.1, at)));
         slowest = slowest.max(moment.elapsed().as_secs_f64());
     }
-    let learned = Learned { answered: true, quiet: true, ..Learned::default() };
-    let done = report(event("s", StepKind::AgentStep, "done"), Effect::None, TURNS as i64);
-    let last = record(&workspace, &Report { conversation: Some(&place), learned, ..done });
+    let learned = SessionUpdate { answered: true, quiet: true, ..SessionUpdate::default() };
+    let done = report(event("s", StepKind::AgentStep, "done"), ScanPolicy::None, TURNS as i64);
+    let last = record(&workspace, &ReportedEvent { conversation: Some(&place), learned, ..done });
     println!("{TURNS} turns recorded in {:?}, the slowest in {:.1} ms", begun.elapsed(), slowest * 1e3);
 
     let mut bytes = [0_u64; 9];

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_engine::Workspace;
-use stepback_engine::recorder::{Effect, Report};
+use stepback_engine::recorder::{ReportedEvent, ScanPolicy};
 use stepback_model::event::Event;
 use stepback_model::record::{Session, StepKind};
 use stepback_store::port::Query;
@@ -10,12 +10,12 @@ use stepback_store::port::Query;
 use crate::session::{Place, event, report};
 
 /// An event with something that must be found again, and sometimes more than a page takes.
-fn told<'a>(session: &str, at: usize) -> Report<'a> {
+fn told<'a>(session: &str, at: usize) -> ReportedEvent<'a> {
     let text = if at % 10 == 3 { "long ".repeat(1000) } else { format!("{session} did {at}") };
     let input = json!({ "at": at, "text": text });
     report(
         Event { input: Some(input), ..event(session, StepKind::AgentStep, &format!("{at}")) },
-        Effect::None,
+        ScanPolicy::None,
         at as i64,
     )
 }
@@ -32,7 +32,8 @@ fn every_step_has_its_own_detail_and_a_session_has_pages_of_its_own() {
     let place = Place::new();
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
-    let reports: Vec<Report<'_>> = (0..300).map(|at| told(["one", "two", "three"][at % 3], at)).collect();
+    let reports: Vec<ReportedEvent<'_>> =
+        (0..300).map(|at| told(["one", "two", "three"][at % 3], at)).collect();
     let before = engine.store.usage().unwrap().objects;
     let recorded = workspace.record_all(&workspace.lock_recording().unwrap(), &reports).unwrap();
     assert_eq!(recorded.len(), 300);

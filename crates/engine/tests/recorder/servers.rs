@@ -1,7 +1,7 @@
 //! Several servers with one database that record the same session: none overwrites what another learned of it.
 
 use stepback_engine::Engine;
-use stepback_engine::recorder::{Arrivals, Effect, Learned, Report};
+use stepback_engine::recorder::{ReportedEvent, ScanPolicy, SessionUpdate, WorkspaceEvents};
 use stepback_model::env::{Env, FrozenEnv};
 use stepback_model::event::Event;
 use stepback_model::record::StepKind;
@@ -21,23 +21,23 @@ fn record(store: &PostgresStore, server: u64) {
     let engine =
         Engine { store, env: &env, budget: Budget::default(), threads: 1, progress: None, watcher: None };
     let workspace = engine.remote_workspace("shared").unwrap();
-    let report = |number: u64| Report {
+    let report = |number: u64| ReportedEvent {
         event: Event {
             key: Some(format!("{server} {number}")),
             ..Event::new("agent", "the same for all", StepKind::ToolEnd, "said something")
         },
-        effect: Effect::None,
+        effect: ScanPolicy::None,
         at: env.now(),
         conversation: None,
         paths: Vec::new(),
-        learned: Learned { cost: 1, ..Learned::default() },
+        learned: SessionUpdate { cost: 1, ..SessionUpdate::default() },
     };
     let mut number = 0;
     while number < EVENTS {
         let some = if number % 4 == 0 { 1 } else { 3.min(EVENTS - number) };
-        let reports: Vec<Report<'_>> = (number..number + some).map(report).collect();
+        let reports: Vec<ReportedEvent<'_>> = (number..number + some).map(report).collect();
         let lock = workspace.lock_recording().unwrap();
-        let arrivals = Arrivals { workspace: &workspace, lock: &lock, reports: &reports };
+        let arrivals = WorkspaceEvents { workspace: &workspace, lock: &lock, reports: &reports };
         let recorded = engine.record_together(&[arrivals]).unwrap();
         assert_eq!(recorded[0].len() as u64, some);
         number += some;

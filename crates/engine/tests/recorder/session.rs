@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Recorded, Report, Turn};
+use stepback_engine::recorder::{
+    CallOrigin, Conversation, NewMessages, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate, Turn,
+};
 use stepback_engine::{Engine, Workspace};
 use stepback_model::env::FrozenEnv;
 use stepback_model::event::Event;
@@ -72,7 +74,7 @@ impl Place {
 
 /// Lines of a file, read from where the last reading ended. A line `{"turn": T, "calls": [C]}` asks for calls.
 impl Conversation for Place {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let read = |name: &str| cursor.and_then(|cursor| cursor[name].as_u64()).unwrap_or(0);
         let (mut offset, mut count) = (read("offset") as usize, read("count"));
         let bytes = fs::read(&self.transcript).ok()?;
@@ -82,12 +84,12 @@ impl Conversation for Place {
         let text = std::str::from_utf8(&bytes[offset..]).ok()?;
         let lines: Vec<String> = text.lines().map(str::to_string).collect();
         let cursor = json!({ "offset": bytes.len(), "count": count + lines.len() as u64 });
-        Some(Fresh { keep: count, lines, cursor })
+        Some(NewMessages { keep: count, lines, cursor })
     }
 
-    fn turn(&self, tail: &[&str], call: &str) -> Asked {
+    fn turn(&self, tail: &[&str], call: &str) -> CallOrigin {
         let turn = self.asking(tail, call);
-        Asked { settled: turn.is_some(), turn }
+        CallOrigin { settled: turn.is_some(), turn }
     }
 }
 
@@ -123,19 +125,19 @@ pub fn event(session: &str, kind: StepKind, call: &str) -> Event {
 }
 
 /// A report of an event, `seconds` after the start.
-pub fn report<'a>(event: Event, effect: Effect, seconds: i64) -> Report<'a> {
-    Report {
+pub fn report<'a>(event: Event, effect: ScanPolicy, seconds: i64) -> ReportedEvent<'a> {
+    ReportedEvent {
         event,
         effect,
         at: Timestamp::from_micros(START + seconds * 1_000_000),
         conversation: None,
         paths: Vec::new(),
-        learned: Learned::default(),
+        learned: SessionUpdate::default(),
     }
 }
 
 #[track_caller]
-pub fn record(workspace: &Workspace<'_>, report: &Report<'_>) -> Recorded {
+pub fn record(workspace: &Workspace<'_>, report: &ReportedEvent<'_>) -> RecordedStep {
     let lock = workspace.lock_recording().unwrap();
     workspace.record(&lock, report).unwrap()
 }

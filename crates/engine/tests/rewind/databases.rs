@@ -7,7 +7,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use stepback_engine::rewind::{Prepared, Request};
+use stepback_engine::rewind::{PreparedRewind, RewindRequest};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_engine::{Engine, Workspace};
 use stepback_store::port::StoredCheckpoint;
@@ -135,11 +135,11 @@ impl World {
     }
 }
 
-fn request(target: &StoredCheckpoint) -> Request {
-    Request { target: Some(target.clone()), ..Request::default() }
+fn request(target: &StoredCheckpoint) -> RewindRequest {
+    RewindRequest { target: Some(target.clone()), ..RewindRequest::default() }
 }
 
-fn prepare(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> Prepared {
+fn prepare(workspace: &Workspace<'_>, target: &StoredCheckpoint) -> PreparedRewind {
     workspace.prepare_rewind(&request(target)).unwrap()
 }
 
@@ -357,7 +357,7 @@ fn a_file_that_is_only_read_is_not_warned_about() {
         .spawn()
         .unwrap();
     let paths = vec!["notes.txt".to_string()];
-    let prepared = workspace.prepare_rewind(&Request { paths, ..request(&first) }).unwrap();
+    let prepared = workspace.prepare_rewind(&RewindRequest { paths, ..request(&first) }).unwrap();
     reader.kill().unwrap();
     reader.wait().unwrap();
     assert_eq!(prepared.warnings, [] as [String; 0]);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use stepback_engine::EngineError;
-use stepback_engine::rewind::Request;
+use stepback_engine::rewind::RewindRequest;
 use stepback_testkit::tree;
 
 use crate::support::{Place, Words, nothing_left_alone};
@@ -269,7 +269,7 @@ fn without_git_the_git_directory_is_not_touched_and_a_moved_head_is_reported() {
     git.commit("three");
     place.write("a", "after\n");
     let before = tree::copy_of(&place.path(".git"), |_| false);
-    let request = Request { target: Some(start), ..Request::default() };
+    let request = RewindRequest { target: Some(start), ..RewindRequest::default() };
     let prepared = workspace.prepare_rewind(&request).unwrap();
     assert!(prepared.warnings.iter().any(|warning| warning.contains("HEAD")), "{:?}", prepared.warnings);
     nothing_left_alone(&workspace.apply(prepared).unwrap());
@@ -289,7 +289,7 @@ fn a_rewind_with_git_waits_for_git_and_changes_nothing_meanwhile() {
     git.commit("three");
     fs::write(place.path(".git/index.lock"), "").unwrap();
     let before = place.copy();
-    let request = Request { target: Some(start.clone()), git: true, ..Request::default() };
+    let request = RewindRequest { target: Some(start.clone()), git: true, ..RewindRequest::default() };
     let refused = workspace.apply(workspace.prepare_rewind(&request).unwrap());
     assert!(matches!(refused, Err(EngineError::GitBusy { .. })), "{refused:?}");
     place.expect(&before);

@@ -3,14 +3,14 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use stepback_engine::rewind::Request;
+use stepback_engine::rewind::RewindRequest;
 use stepback_model::plan::How;
 use stepback_testkit::tree;
 
 use crate::support::{Place, Words, nothing_left_alone, was_left_alone};
 
-fn whole(target: &stepback_store::port::StoredCheckpoint) -> Request {
-    Request { target: Some(target.clone()), ..Request::default() }
+fn whole(target: &stepback_store::port::StoredCheckpoint) -> RewindRequest {
+    RewindRequest { target: Some(target.clone()), ..RewindRequest::default() }
 }
 
 #[test]

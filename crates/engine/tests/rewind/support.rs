@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use stepback_engine::rewind::{Report, Request};
+use stepback_engine::rewind::{RewindReport, RewindRequest};
 use stepback_engine::undo::Direction;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::FrozenEnv;
@@ -109,12 +109,12 @@ impl Place {
 /// Short words for a workspace.
 pub trait Words {
     fn checkpoint(&self, label: &str) -> StoredCheckpoint;
-    fn rewind(&self, target: &StoredCheckpoint) -> Report;
-    fn rewind_with_git(&self, target: &StoredCheckpoint) -> Report;
-    fn rewind_paths(&self, target: &StoredCheckpoint, paths: &[&str]) -> Result<Report, EngineError>;
-    fn take_back(&self, changes: &[usize]) -> Report;
-    fn undo(&self) -> Report;
-    fn redo(&self) -> Report;
+    fn rewind(&self, target: &StoredCheckpoint) -> RewindReport;
+    fn rewind_with_git(&self, target: &StoredCheckpoint) -> RewindReport;
+    fn rewind_paths(&self, target: &StoredCheckpoint, paths: &[&str]) -> Result<RewindReport, EngineError>;
+    fn take_back(&self, changes: &[usize]) -> RewindReport;
+    fn undo(&self) -> RewindReport;
+    fn redo(&self) -> RewindReport;
     /// The number of the newest change of `path`.
     fn change_of(&self, path: &str) -> usize;
 }
@@ -125,33 +125,33 @@ impl Words for Workspace<'_> {
         self.create_checkpoint(annotation, Trigger::Manual).unwrap().stored
     }
 
-    fn rewind(&self, target: &StoredCheckpoint) -> Report {
-        let request = Request { target: Some(target.clone()), ..Request::default() };
+    fn rewind(&self, target: &StoredCheckpoint) -> RewindReport {
+        let request = RewindRequest { target: Some(target.clone()), ..RewindRequest::default() };
         self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
-    fn rewind_with_git(&self, target: &StoredCheckpoint) -> Report {
-        let request = Request { target: Some(target.clone()), git: true, ..Request::default() };
+    fn rewind_with_git(&self, target: &StoredCheckpoint) -> RewindReport {
+        let request = RewindRequest { target: Some(target.clone()), git: true, ..RewindRequest::default() };
         self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
-    fn rewind_paths(&self, target: &StoredCheckpoint, paths: &[&str]) -> Result<Report, EngineError> {
+    fn rewind_paths(&self, target: &StoredCheckpoint, paths: &[&str]) -> Result<RewindReport, EngineError> {
         let paths = paths.iter().map(|path| (*path).to_string()).collect();
-        let request = Request { target: Some(target.clone()), paths, ..Request::default() };
+        let request = RewindRequest { target: Some(target.clone()), paths, ..RewindRequest::default() };
         self.apply(self.prepare_rewind(&request)?)
     }
 
-    fn take_back(&self, changes: &[usize]) -> Report {
-        let request = Request { changes: changes.to_vec(), ..Request::default() };
+    fn take_back(&self, changes: &[usize]) -> RewindReport {
+        let request = RewindRequest { changes: changes.to_vec(), ..RewindRequest::default() };
         self.apply(self.prepare_rewind(&request).unwrap()).unwrap()
     }
 
-    fn undo(&self) -> Report {
+    fn undo(&self) -> RewindReport {
         let reversal = self.prepare_undo(None).unwrap();
         self.reverse_now(reversal, Direction::Undo).unwrap().expect("the last operation changed files")
     }
 
-    fn redo(&self) -> Report {
+    fn redo(&self) -> RewindReport {
         let reversal = self.prepare_redo().unwrap();
         self.reverse_now(reversal, Direction::Redo).unwrap().expect("the undone operation changed files")
     }
@@ -164,7 +164,7 @@ impl Words for Workspace<'_> {
 }
 
 /// Paths that were left alone, from the start or while applying, with the reason.
-pub fn left_alone(report: &Report) -> Vec<(String, String)> {
+pub fn left_alone(report: &RewindReport) -> Vec<(String, String)> {
     let planned = report.left_alone.iter().map(|left| (left.path.to_string(), left.reason.clone()));
     let met = report.outcomes.iter().filter_map(|(change, outcome)| match outcome {
         Outcome::LeftAlone(reason) => Some((change.path.to_string(), reason.clone())),
@@ -174,12 +174,12 @@ pub fn left_alone(report: &Report) -> Vec<(String, String)> {
 }
 
 #[track_caller]
-pub fn nothing_left_alone(report: &Report) {
+pub fn nothing_left_alone(report: &RewindReport) {
     assert_eq!(left_alone(report), [], "something was left alone");
 }
 
 #[track_caller]
-pub fn was_left_alone(report: &Report, path: &str) {
+pub fn was_left_alone(report: &RewindReport, path: &str) {
     let left = left_alone(report);
     assert!(left.iter().any(|(found, _)| found == path), "{path} is not listed as left alone: {left:?}");
 }

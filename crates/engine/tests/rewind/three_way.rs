@@ -3,7 +3,7 @@
 use std::fs;
 
 use stepback_engine::EngineError;
-use stepback_engine::rewind::Request;
+use stepback_engine::rewind::RewindRequest;
 use stepback_model::plan::How;
 
 use crate::support::{Place, Words, left_alone, nothing_left_alone, was_left_alone};
@@ -106,7 +106,7 @@ fn the_last_two_changes_are_taken_back_and_nothing_else() {
         place.write(name, name);
         workspace.checkpoint(name);
     }
-    let request = Request { last: Some(2), ..Request::default() };
+    let request = RewindRequest { last: Some(2), ..RewindRequest::default() };
     let report = workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
     nothing_left_alone(&report);
     assert!(place.has("a") && !place.has("b") && !place.has("c"));
@@ -120,7 +120,7 @@ fn changes_no_checkpoint_has_seen_yet_count_as_the_last_ones() {
     let workspace = engine.workspace(&place.root).unwrap();
     workspace.checkpoint("start");
     place.write("a", "2");
-    let request = Request { last: Some(1), ..Request::default() };
+    let request = RewindRequest { last: Some(1), ..RewindRequest::default() };
     nothing_left_alone(&workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap());
     assert_eq!(place.read("a"), "1");
 }
@@ -143,7 +143,7 @@ fn all_changes_taken_back_is_the_beginning_again() {
     place.chmod("keep", 0o600);
     workspace.checkpoint("two");
     place.write("dir", "a file where a directory was");
-    let request = Request { all: true, ..Request::default() };
+    let request = RewindRequest { all: true, ..RewindRequest::default() };
     let report = workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
     nothing_left_alone(&report);
     place.expect(&start);
@@ -224,7 +224,7 @@ fn an_unknown_change_number_is_refused_with_the_numbers_there_are() {
     workspace.checkpoint("start");
     place.write("a", "1");
     workspace.checkpoint("one");
-    let request = Request { changes: vec![7], ..Request::default() };
+    let request = RewindRequest { changes: vec![7], ..RewindRequest::default() };
     match workspace.prepare_rewind(&request) {
         Err(EngineError::Input(message)) => {
             assert!(message.contains("no change 7") && message.contains("1 to 1"), "{message}")
@@ -243,7 +243,7 @@ fn a_change_limited_by_path_takes_back_only_that_path() {
     place.write("src/a.rs", "1");
     place.write("docs/b.md", "2");
     workspace.checkpoint("one");
-    let request = Request { all: true, paths: vec!["docs".into()], ..Request::default() };
+    let request = RewindRequest { all: true, paths: vec!["docs".into()], ..RewindRequest::default() };
     let report = workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
     assert_eq!(left_alone(&report), []);
     assert!(place.has("src/a.rs") && !place.has("docs/b.md"));

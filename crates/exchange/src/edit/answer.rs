@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Part;
 use crate::chunks::{Chunk, Chunks};
 use crate::documents::{Document, Documents, Form};
-use crate::meaning::{self, Kind, Place, Shape};
+use crate::semantics::{self, Kind, Place, Shape};
 use crate::{Response, Wire, sse};
 
 pub(super) fn change(
@@ -20,7 +20,7 @@ pub(super) fn change(
     let mut documents = Documents::of(&response.body);
     let mut places: Vec<(Place, String)> = Vec::new();
     let mut texts = 0;
-    for slot in meaning::read(wire, &documents).slots {
+    for slot in semantics::read(wire, &documents).slots {
         let old = slot.text(&documents);
         let part = match &slot.kind {
             Kind::Text | Kind::Thought if old.is_empty() => continue,
@@ -60,7 +60,7 @@ pub(super) fn change_elsewhere(
         let (body, chunks) = rewrite(response, [(0..response.body.len(), body)].into_iter());
         return Some(Response { body, chunks, ..response.clone() });
     }
-    let slots = wire.map(|wire| meaning::read(wire, &documents).slots).unwrap_or_default();
+    let slots = wire.map(|wire| semantics::read(wire, &documents).slots).unwrap_or_default();
     let places = slots.into_iter().flat_map(|slot| slot.pieces.into_iter().chain(slot.repeats));
     let known: HashSet<(usize, String)> = places.map(|place| (place.document, place.pointer)).collect();
     let mut written = BTreeSet::new();

@@ -3,12 +3,12 @@
 
 use serde_json::Value;
 
-use super::normal::{Outline, part_of};
+use super::normalize::{RequestFingerprint, part_of};
 use crate::{Request, Wire};
 
 /// Whether a request is one of them. `others` says whether requests of the same wire carry tools; where none do, a program
 /// that asks without tools does nothing special.
-pub(super) fn is(request: &Request, outline: &Outline, others: bool) -> bool {
+pub(super) fn is(request: &Request, outline: &RequestFingerprint, others: bool) -> bool {
     let Some(wire) = outline.wire else {
         // What asks no model: a look whether the server is there, a list of models, a count of tokens.
         return true;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::Difference;
-use super::normal::{form, message, model, part_of, turns};
-use super::words::Directories;
+use super::normalize::{form, message, model, part_of, turns};
+use super::text_normalizer::Directories;
 use crate::Request;
 
 /// More than these say nothing new: the first difference is the cause of most others.

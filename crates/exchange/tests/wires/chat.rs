@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_exchange::Wire;
-use stepback_exchange::meaning::{Said, Usage};
+use stepback_exchange::semantics::{ContentPart, Usage};
 
 use super::*;
 
@@ -56,8 +56,8 @@ fn a_stream() {
     assert_eq!(
         read.said,
         [
-            Said::Thought("Well.".into()),
-            Said::Model("Two files.".into()),
+            ContentPart::Thought("Well.".into()),
+            ContentPart::Model("Two files.".into()),
             call("call_a", "read", json!({"path": "a"})),
             call("call_b", "list", json!({})),
         ]
@@ -84,7 +84,7 @@ fn a_document() {
         })
         .to_string(),
     );
-    assert_eq!(read.said, [Said::Model("Hi".into()), call("c1", "f", json!("not json"))]);
+    assert_eq!(read.said, [ContentPart::Model("Hi".into()), call("c1", "f", json!("not json"))]);
     assert_eq!(read.usage, Some(Usage { input: 7, output: 1, ..Usage::default() }));
     assert!(read.complete);
 }
@@ -104,7 +104,7 @@ fn calls_without_an_index_are_told_apart_by_their_ids() {
 fn a_document_without_its_end_is_not_complete() {
     let body = json!({"choices": [{"finish_reason": "stop", "message": {"content": "Hi"}}]}).to_string();
     let cut = answered(Wire::Chat, &body[..body.len() - 1]);
-    assert_eq!((cut.said, cut.complete), (vec![Said::Model("Hi".into())], false));
+    assert_eq!((cut.said, cut.complete), (vec![ContentPart::Model("Hi".into())], false));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn errors() {
     assert_eq!(answered(Wire::Chat, error.to_string()).error.as_deref(), Some("Rate limit"));
     let within = answered(Wire::Chat, unnamed(&[chunk(json!({"content": "so"}), Value::Null), error]));
     assert_eq!(within.error.as_deref(), Some("Rate limit"));
-    assert_eq!(within.said, [Said::Model("so".into())]);
+    assert_eq!(within.said, [ContentPart::Model("so".into())]);
     let plain = answered(Wire::Chat, r#"{"error":"no such model"}"#);
     assert_eq!(plain.error.as_deref(), Some("no such model"));
 }
@@ -142,10 +142,10 @@ fn a_request() {
     assert_eq!(
         read.messages,
         [
-            Said::User("go\n[image_url]".into()),
+            ContentPart::User("go\n[image_url]".into()),
             call("c1", "f", json!({"a": 1})),
             result("c1", "done"),
-            Said::System("Be quick.".into()),
+            ContentPart::System("Be quick.".into()),
         ]
     );
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stepback_exchange::edit::{self, Part};
-use stepback_exchange::meaning::{self, Said};
+use stepback_exchange::semantics::{self, ContentPart};
 use stepback_exchange::{Chunks, Response, Wire, sse};
 
 use super::*;
@@ -62,15 +62,16 @@ fn every_text_and_input_can_be_changed_in_every_stream() {
             let new = changed.expect("something changed");
             fits(&new);
             assert_eq!(new.chunks.0.len(), old.chunks.0.len());
-            let after = meaning::answered(wire, &new);
+            let after = semantics::answered(wire, &new);
             assert_eq!((after.usage, after.stop, after.complete), (before.usage, before.stop.clone(), true));
             assert_eq!(seen.len(), before.said.len());
             for (old, new) in before.said.iter().zip(&after.said) {
                 match (old, new) {
-                    (Said::Model(old), Said::Model(new)) | (Said::Thought(old), Said::Thought(new)) => {
+                    (ContentPart::Model(old), ContentPart::Model(new))
+                    | (ContentPart::Thought(old), ContentPart::Thought(new)) => {
                         assert_eq!(*new, format!("<{old}>"));
                     }
-                    (Said::Call(old), Said::Call(new)) => {
+                    (ContentPart::Call(old), ContentPart::Call(new)) => {
                         assert_eq!((&old.id, &old.name), (&new.id, &new.name));
                         assert!(old.input != new.input || old.input == json!({}));
                     }
@@ -120,7 +121,7 @@ fn events_keep_everything_but_their_data() {
     assert!(new.body.starts_with(": hello\r\nid: 7\r\nevent: content_block_delta\r\ndata: {"));
     assert!(new.body.ends_with("}\r\n\r\n: bye\r\n\r\n"));
     assert_eq!(sse::events(&new.body).len(), 1);
-    assert_eq!(meaning::answered(Wire::Messages, &new).said, [Said::Model("new".into())]);
+    assert_eq!(semantics::answered(Wire::Messages, &new).said, [ContentPart::Model("new".into())]);
 }
 
 #[test]
@@ -175,12 +176,16 @@ fn requests_of_every_wire() {
         assert!(edit::set_prompt(wire, &mut changed.body, "note", "hint"));
         edit::set_system(wire, &mut changed.body, "other rules");
         edit::set_model(wire, &mut changed.path, &mut changed.body, "new");
-        let read = meaning::asked(wire, &changed);
+        let read = semantics::asked(wire, &changed);
         assert_eq!(read.model.as_deref(), Some("new"), "{path}");
         assert_eq!(read.system, "other rules", "{path}");
         let call = call("c1", "f", json!({}));
-        let said =
-            [Said::User("<hint>go".into()), Said::User("stop".into()), call, result("c1", "another result")];
+        let said = [
+            ContentPart::User("<hint>go".into()),
+            ContentPart::User("stop".into()),
+            call,
+            result("c1", "another result"),
+        ];
         assert_eq!(read.messages, said, "{path}");
     }
 }
@@ -210,8 +215,8 @@ proptest! {
         sse::events(&text);
         for wire in Wire::ALL {
             let made = in_pieces(text.clone(), 3);
-            meaning::answered(wire, &made);
-            meaning::is_last(wire, text.as_bytes());
+            semantics::answered(wire, &made);
+            semantics::is_last(wire, text.as_bytes());
             if let Some(new) = edit::answer(wire, &made, &mut |_, text| Some(format!("{text}!"))) {
                 fits(&new);
             }
@@ -228,10 +233,10 @@ proptest! {
             body.remove(hole);
         }
         let old = in_pieces(body, bytes);
-        let read = meaning::answered(wire, &old);
+        let read = semantics::answered(wire, &old);
         if let Some(new) = edit::answer(wire, &old, &mut |_, text| Some(format!("{text}!"))) {
             fits(&new);
-            prop_assert_eq!(meaning::answered(wire, &new).said.len(), read.said.len());
+            prop_assert_eq!(semantics::answered(wire, &new).said.len(), read.said.len());
         }
         prop_assert_eq!(edit::answer(wire, &old, &mut |_, text| Some(text.to_owned())), None);
     }

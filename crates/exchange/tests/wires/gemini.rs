@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_exchange::Wire;
-use stepback_exchange::meaning::{Said, Usage};
+use stepback_exchange::semantics::{ContentPart, Usage};
 
 use super::*;
 
@@ -41,8 +41,8 @@ fn a_stream() {
         assert_eq!(
             read.said,
             [
-                Said::Thought("Let me see.".into()),
-                Said::Model("Reading a.".into()),
+                ContentPart::Thought("Let me see.".into()),
+                ContentPart::Model("Reading a.".into()),
                 call("f1", "read_file", json!({"path": "a"})),
             ]
         );
@@ -62,9 +62,9 @@ fn a_document_and_a_wrapped_one() {
     });
     for body in [document.to_string(), json!({"response": document}).to_string()] {
         let read = answered(Wire::Gemini, body);
-        let Said::Call(made) = &read.said[1] else { panic!("a call") };
+        let ContentPart::Call(made) = &read.said[1] else { panic!("a call") };
         assert_eq!((made.id.as_deref(), made.name.as_str()), (None, "f"));
-        assert_eq!(read.said[0], Said::Model("Hi".into()));
+        assert_eq!(read.said[0], ContentPart::Model("Hi".into()));
         assert!(read.complete);
     }
 }
@@ -105,13 +105,13 @@ fn a_request() {
     assert_eq!(
         read.messages,
         [
-            Said::User("go".into()),
-            Said::Thought("hm".into()),
-            Said::Model("Ok.".into()),
+            ContentPart::User("go".into()),
+            ContentPart::Thought("hm".into()),
+            ContentPart::Model("Ok.".into()),
             call("f1", "shell", json!({"c": "ls"})),
             result("f1", "files"),
-            Said::Result { id: Some("f2".into()), text: "no".into(), failed: true },
-            Said::User("[inlineData]".into()),
+            ContentPart::Result { id: Some("f2".into()), text: "no".into(), failed: true },
+            ContentPart::User("[inlineData]".into()),
         ]
     );
     let wrapped = json!({"model": "gemini-2.5-pro", "request": body});

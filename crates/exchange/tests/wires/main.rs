@@ -7,8 +7,8 @@ mod messages;
 mod responses;
 
 use serde_json::Value;
-use stepback_exchange::meaning::{Answered, Asked, Call, Said};
-use stepback_exchange::{Chunks, Ended, Request, Response, Wire, meaning};
+use stepback_exchange::semantics::{Answered, Call, ContentPart, RequestSummary};
+use stepback_exchange::{Chunks, Ended, Request, Response, Wire, semantics};
 
 /// An answer that came in one piece.
 fn response(body: impl Into<String>) -> Response {
@@ -46,20 +46,20 @@ fn unnamed(events: &[Value]) -> String {
 }
 
 fn answered(wire: Wire, body: impl Into<String>) -> Answered {
-    meaning::answered(wire, &response(body))
+    semantics::answered(wire, &response(body))
 }
 
-fn asked(path: &str, body: Value) -> Asked {
+fn asked(path: &str, body: Value) -> RequestSummary {
     let request = request(path, body);
-    meaning::asked(request.wire.expect("a known path"), &request)
+    semantics::asked(request.wire.expect("a known path"), &request)
 }
 
-fn call(id: &str, name: &str, input: Value) -> Said {
-    Said::Call(Call { id: Some(id.into()), name: name.into(), input })
+fn call(id: &str, name: &str, input: Value) -> ContentPart {
+    ContentPart::Call(Call { id: Some(id.into()), name: name.into(), input })
 }
 
-fn result(id: &str, text: &str) -> Said {
-    Said::Result { id: Some(id.into()), text: text.into(), failed: false }
+fn result(id: &str, text: &str) -> ContentPart {
+    ContentPart::Result { id: Some(id.into()), text: text.into(), failed: false }
 }
 
 /// However a stream is cut, what is read of it is a beginning of what it says, and it is complete only after `whole` bytes.
@@ -72,8 +72,8 @@ fn cut_anywhere(wire: Wire, body: &str, complete_from: &str) {
         assert!(part.said.len() <= full.said.len());
         assert!(!part.complete || at > ends, "complete at {at}, before its end at {ends}");
         for (less, more) in part.said.iter().zip(&full.said) {
-            if let (Said::Model(less), Said::Model(more)) | (Said::Thought(less), Said::Thought(more)) =
-                (less, more)
+            if let (ContentPart::Model(less), ContentPart::Model(more))
+            | (ContentPart::Thought(less), ContentPart::Thought(more)) = (less, more)
             {
                 assert!(more.starts_with(less.as_str()), "{more:?} does not begin with {less:?}");
             }
@@ -86,11 +86,11 @@ fn a_page_instead_of_an_answer_is_an_error() {
     for wire in Wire::ALL {
         let mut page = response("<html>Bad gateway</html>");
         page.status = 502;
-        let read = meaning::answered(wire, &page);
+        let read = semantics::answered(wire, &page);
         assert_eq!(read.error.as_deref(), Some("<html>Bad gateway</html>"));
         assert!(!read.complete && read.said.is_empty());
         page.body.clear();
-        assert_eq!(meaning::answered(wire, &page).error.as_deref(), Some("status 502"));
+        assert_eq!(semantics::answered(wire, &page).error.as_deref(), Some("status 502"));
     }
 }
 
@@ -99,13 +99,13 @@ fn nothing_says_nothing() {
     for wire in Wire::ALL {
         assert_eq!(answered(wire, ""), Answered::default());
         let path = "/models/m:generateContent";
-        assert!(meaning::asked(wire, &request(path, Value::Null)).messages.is_empty());
+        assert!(semantics::asked(wire, &request(path, Value::Null)).messages.is_empty());
     }
 }
 
 #[test]
 fn the_end_of_a_stream_is_seen_in_a_piece() {
-    let last = |wire, piece: &str| meaning::is_last(wire, piece.as_bytes());
+    let last = |wire, piece: &str| semantics::is_last(wire, piece.as_bytes());
     assert!(last(Wire::Messages, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"));
     assert!(last(Wire::Messages, "event: error\ndata: {\"type\": \"error\",\"error\":{}}\n\n"));
     assert!(!last(Wire::Messages, "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n"));
@@ -128,7 +128,7 @@ fn the_end_of_a_stream_is_seen_in_a_piece() {
 
 #[test]
 fn what_an_agent_may_act_on_before_the_end_is_seen() {
-    let waits = |wire, events: &str| meaning::may_be_followed_by_the_end(wire, events.as_bytes());
+    let waits = |wire, events: &str| semantics::may_be_followed_by_the_end(wire, events.as_bytes());
     assert!(waits(Wire::Messages, "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n"));
     assert!(!waits(
         Wire::Messages,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use stepback_exchange::Wire;
-use stepback_exchange::meaning::{Said, Usage};
+use stepback_exchange::semantics::{ContentPart, Usage};
 
 use super::*;
 
@@ -46,8 +46,8 @@ fn a_stream() {
     assert_eq!(
         read.said,
         [
-            Said::Thought("Look first.".into()),
-            Said::Model("I will look — now.".into()),
+            ContentPart::Thought("Look first.".into()),
+            ContentPart::Model("I will look — now.".into()),
             call("toolu_01", "Bash", json!({"command": "ls -l"})),
         ]
     );
@@ -69,7 +69,7 @@ fn a_document() {
     })
     .to_string();
     let read = answered(Wire::Messages, body.as_str());
-    assert_eq!(read.said, [Said::Model("Hello".into()), call("t1", "Read", json!({}))]);
+    assert_eq!(read.said, [ContentPart::Model("Hello".into()), call("t1", "Read", json!({}))]);
     assert_eq!(read.usage, Some(Usage { input: 5, output: 2, ..Usage::default() }));
     assert!(read.complete);
     let cut = answered(Wire::Messages, &body[..body.len() - 1]);
@@ -86,7 +86,7 @@ fn errors() {
     body.push_str(&named(&[error]));
     let within = answered(Wire::Messages, body);
     assert_eq!(within.error.as_deref(), Some("Overloaded"));
-    assert_eq!(within.said, [Said::Thought("Look first.".into())]);
+    assert_eq!(within.said, [ContentPart::Thought("Look first.".into())]);
     assert!(within.complete);
 }
 
@@ -131,14 +131,14 @@ fn a_request() {
     assert_eq!(
         read.messages,
         [
-            Said::User("go".into()),
-            Said::Thought("hm".into()),
-            Said::Model("Looking.".into()),
+            ContentPart::User("go".into()),
+            ContentPart::Thought("hm".into()),
+            ContentPart::Model("Looking.".into()),
             call("t1", "Bash", json!({"command": "ls"})),
             result("t1", "a\nb"),
-            Said::Result { id: Some("t2".into()), text: "no".into(), failed: true },
-            Said::User("[image]".into()),
-            Said::System("The date changed.".into()),
+            ContentPart::Result { id: Some("t2".into()), text: "no".into(), failed: true },
+            ContentPart::User("[image]".into()),
+            ContentPart::System("The date changed.".into()),
         ]
     );
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use stepback_exchange::Wire;
-use stepback_exchange::meaning::{Said, Usage};
+use stepback_exchange::semantics::{ContentPart, Usage};
 
 use super::*;
 
@@ -88,10 +88,10 @@ pub fn stream() -> String {
     ])
 }
 
-fn said() -> Vec<Said> {
+fn said() -> Vec<ContentPart> {
     vec![
-        Said::Thought("I think.".into()),
-        Said::Model("On it.".into()),
+        ContentPart::Thought("I think.".into()),
+        ContentPart::Model("On it.".into()),
         call("call_1", "shell", json!({"cmd": "ls"})),
         call("call_2", "apply_patch", json!("*** Begin")),
     ]
@@ -167,15 +167,15 @@ fn a_request() {
     assert_eq!(
         read.messages,
         [
-            Said::System("Rules.".into()),
-            Said::User("go".into()),
+            ContentPart::System("Rules.".into()),
+            ContentPart::User("go".into()),
             call("c1", "shell", json!({"cmd": "ls"})),
             result("c1", "files"),
             call("c2", "apply_patch", json!("*** Begin")),
-            Said::Result { id: Some("c2".into()), text: "ok".into(), failed: true },
-            Said::Model("Done.".into()),
+            ContentPart::Result { id: Some("c2".into()), text: "ok".into(), failed: true },
+            ContentPart::Model("Done.".into()),
         ]
     );
     let short = asked("/v1/responses", json!({"model": "m", "input": "go"}));
-    assert_eq!(short.messages, [Said::User("go".into())]);
+    assert_eq!(short.messages, [ContentPart::User("go".into())]);
 }

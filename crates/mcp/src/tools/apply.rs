@@ -3,7 +3,7 @@
 use serde_json::json;
 use stepback_engine::kept::{Audience, KeptChange};
 use stepback_engine::reason::{Joined, Moment, Thinker};
-use stepback_engine::rewind::{Prepared, Report};
+use stepback_engine::rewind::{PreparedRewind, RewindReport};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::plan::LeftAlone;
@@ -11,12 +11,12 @@ use stepback_model::record::Session;
 use stepback_store::port::StoredCheckpoint;
 use stepback_worktree::apply::Outcome;
 
-use super::back::{expect_alone, not_yours};
+use super::rewind::{expect_alone, not_yours};
 use super::{Args, Hints, Reply, Tool, limit};
-use crate::desk::Ground;
 use crate::plans::{Question, Shown};
 use crate::schema::{flag, object, text, texts, whole};
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
 
 /// Paths that are left alone, or in the way, and told of.
 const LEFT: usize = 10;
@@ -26,14 +26,14 @@ const BOARD: usize = 20;
 /// What a question leads to, ready to be done.
 enum Deed<'q> {
     /// Go back, the board too if it shall be what it was at a step.
-    Rewind(Prepared, Option<&'q StoredCheckpoint>),
+    Rewind(PreparedRewind, Option<&'q StoredCheckpoint>),
     /// Stand on a branch, with its board or without.
-    Switch(Prepared, &'q str, bool),
+    Switch(PreparedRewind, &'q str, bool),
     Reverse(Reversal, Direction),
 }
 
 impl Deed<'_> {
-    fn prepared(&self) -> Option<&Prepared> {
+    fn prepared(&self) -> Option<&PreparedRewind> {
         match self {
             Self::Rewind(prepared, _) | Self::Switch(prepared, ..) => Some(prepared),
             Self::Reverse(Reversal::Files { prepared, .. }, _) => Some(prepared),
@@ -41,7 +41,7 @@ impl Deed<'_> {
         }
     }
 
-    fn prepared_mut(&mut self) -> Option<&mut Prepared> {
+    fn prepared_mut(&mut self) -> Option<&mut PreparedRewind> {
         match self {
             Self::Rewind(prepared, _) | Self::Switch(prepared, ..) => Some(prepared),
             Self::Reverse(Reversal::Files { prepared, .. }, _) => Some(prepared),
@@ -59,7 +59,11 @@ impl Deed<'_> {
 }
 
 /// Answers a question for a session, if the answer is its to carry out.
-fn prepare<'q>(ground: &Ground<'_>, session: &Session, question: &'q Question) -> Result<Deed<'q>, Trouble> {
+fn prepare<'q>(
+    ground: &ToolContext<'_>,
+    session: &Session,
+    question: &'q Question,
+) -> Result<Deed<'q>, ToolError> {
     let workspace = ground.workspace;
     let mut deed = match question {
         Question::Rewind { request, reasoning } => {
@@ -99,7 +103,11 @@ fn prepare<'q>(ground: &Ground<'_>, session: &Session, question: &'q Question) -
 }
 
 /// Refuses to take back a switch where a switch would be refused.
-fn expect_reversible(ground: &Ground<'_>, reversal: &Reversal, session: &Session) -> Result<(), Trouble> {
+fn expect_reversible(
+    ground: &ToolContext<'_>,
+    reversal: &Reversal,
+    session: &Session,
+) -> Result<(), ToolError> {
     let Reversal::Files { prepared, .. } = reversal else { return Ok(()) };
     let Some(branch) = prepared.enters() else { return Ok(()) };
     expect_alone(ground, session)?;
@@ -111,12 +119,12 @@ fn expect_reversible(ground: &Ground<'_>, reversal: &Reversal, session: &Session
 
 /// Refuses a switch that would take what others changed out of sight.
 fn expect_own(
-    ground: &Ground<'_>,
+    ground: &ToolContext<'_>,
     branch: &str,
-    prepared: &Prepared,
+    prepared: &PreparedRewind,
     session: &Session,
-) -> Result<(), Trouble> {
-    let in_the_way = ground.workspace.in_the_way(branch, prepared, session.id)?;
+) -> Result<(), ToolError> {
+    let in_the_way = ground.workspace.foreign_changes(branch, prepared, session.id)?;
     if in_the_way.is_empty() {
         return Ok(());
     }
@@ -125,7 +133,7 @@ fn expect_own(
     if more > 0 {
         paths.push(format!("{more} more"));
     }
-    Err(Trouble::new(format!(
+    Err(ToolError::new(format!(
         "branch {branch} has other files where others than you changed something since: {}",
         paths.join(", ")
     ))
@@ -134,11 +142,11 @@ fn expect_own(
 
 /// Plans and shows what a question leads to, and keeps the question for who agrees.
 pub(super) fn show_plan(
-    ground: &Ground<'_>,
+    ground: &ToolContext<'_>,
     args: &Args,
     session: &Session,
     question: Question,
-) -> Result<Reply, Trouble> {
+) -> Result<Reply, ToolError> {
     let deed = prepare(ground, session, &question)?;
     let id = fingerprint(ground, &question, &deed);
     let reply = shown(&id, &deed, limit(args, 30));
@@ -147,7 +155,7 @@ pub(super) fn show_plan(
 }
 
 /// Who agrees to an id agrees to this question with this answer.
-fn fingerprint(ground: &Ground<'_>, question: &Question, deed: &Deed<'_>) -> String {
+fn fingerprint(ground: &ToolContext<'_>, question: &Question, deed: &Deed<'_>) -> String {
     let (plan, warnings) = match deed.prepared() {
         Some(prepared) => (
             Hash::of(ObjectKind::Plan, &prepared.plan.encode()).to_string(),
@@ -243,12 +251,12 @@ pub(super) fn apply() -> Tool {
     }
 }
 
-fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     let id = args.need("plan")?;
     let workspace = ground.workspace;
     let unknown = || {
         let shown: String = id.chars().take(40).collect();
-        Trouble::new(format!("there is no plan \"{shown}\"")).hint(
+        ToolError::new(format!("there is no plan \"{shown}\"")).hint(
             "make one with rewind_plan, switch_plan or undo_plan; plans are kept as long as this server runs",
         )
     };
@@ -269,7 +277,7 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
     if now != id {
         let new = shown(&now, &deed, 30);
         ground.plans.keep(Shown { id: now, ..kept.clone() });
-        return Err(Trouble::new(format!(
+        return Err(ToolError::new(format!(
             "something changed since the plan was made, and nothing was done; the new plan is:\n{}",
             new.text
         ))
@@ -283,7 +291,7 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
     let report = match deed {
         Deed::Rewind(prepared, None) if prepared.plan.is_empty() => {
             let because = prepared.unchanged_because.map(|because| format!(": {because}"));
-            return Err(Trouble::new(format!("the plan changes nothing{}", because.unwrap_or_default())));
+            return Err(ToolError::new(format!("the plan changes nothing{}", because.unwrap_or_default())));
         }
         Deed::Rewind(prepared, board) => {
             let report = workspace.apply(prepared)?;
@@ -292,7 +300,7 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
                 thinker.restore_with(&moment, report.operation.id)
             };
             let board = board.map(back).transpose()?;
-            Some(Report { board, ..report })
+            Some(RewindReport { board, ..report })
         }
         Deed::Switch(prepared, branch, true) => Some(thinker.switch(branch, prepared)?),
         Deed::Switch(prepared, branch, false) => Some(workspace.switch(branch, prepared)?),
@@ -303,7 +311,7 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
 }
 
 /// What was done.
-fn told(summary: &str, report: Option<&Report>) -> Reply {
+fn told(summary: &str, report: Option<&RewindReport>) -> Reply {
     let Some(report) = report else {
         let text = format!("Done: {summary}. No file was touched.");
         return Reply { text, structured: json!({ "summary": summary, "done": 0 }) };

@@ -5,11 +5,11 @@ use stepback_engine::reason::Thinker;
 use stepback_mind::Item;
 use stepback_model::clip;
 
-use super::trial::{joined, joined_schema};
+use super::experiment::{joined, joined_schema};
 use super::{ADDS, Args, LOOKS, Reply, Tool, limit, limit_schema, moment, point_schema};
-use crate::desk::Ground;
 use crate::schema::{any_number, count, flag, list, object, open_object, text, texts, whole};
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
 
 /// The parts of a board.
 const PARTS: [&str; 7] =
@@ -101,7 +101,7 @@ pub(super) fn mind() -> Tool {
     }
 }
 
-fn look(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+fn look(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     let session = ground.session()?;
     let seen = ground.workspace.mind_at(&session, &moment(ground, args.text("at"))?)?;
     let step = seen.step.as_ref().map(|stored| stored.checkpoint.step.number);
@@ -114,7 +114,7 @@ fn look(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
         let mut lists = seen.mind.document();
         let known = lists[item.kind.plural()].as_array_mut().map(std::mem::take).unwrap_or_default();
         let Some(mut document) = known.into_iter().find(|known| known["id"] == json!(item)) else {
-            return Err(Trouble::new(format!("there is no {} {item} on the board", item.kind.noun()))
+            return Err(ToolError::new(format!("there is no {} {item} on the board", item.kind.noun()))
                 .hint("call mind without item to see what there is"));
         };
         clip::value(&mut document, ITEM);

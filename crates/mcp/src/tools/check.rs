@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
 use stepback_mind::Mutation;
 use stepback_mind::ids::VerificationId;
-use stepback_mind::item::{Act, Check, Measured, Outcome, Verification};
+use stepback_mind::item::{Check, Measured, OnOutcome, Outcome, Verification};
 use stepback_model::clip;
 
 use super::{ADDS, Args, Hints, Reply, Tool, think, thought_schema};
-use crate::desk::Ground;
 use crate::schema::{anything, flag, list, number, object, text, texts, whole};
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
 
 /// Seconds that a check may take, if nobody says how many.
 const PATIENCE: f64 = 60.0;
@@ -67,11 +67,11 @@ pub(super) fn add() -> Tool {
             let (mut on_pass, mut on_fail) = (Vec::new(), Vec::new());
             if let Some(hypothesis) = args.name("hypothesis")? {
                 let strength = args.number("strength").unwrap_or(0.8);
-                on_pass.push(Act::Evidence { hypothesis, strength });
-                on_fail.push(Act::Evidence { hypothesis, strength: -strength });
+                on_pass.push(OnOutcome::Evidence { hypothesis, strength });
+                on_fail.push(OnOutcome::Evidence { hypothesis, strength: -strength });
             }
-            on_pass.extend(args.name("fills")?.map(Act::Fill));
-            on_fail.extend(args.flag("halt_on_fail").then_some(Act::Halt));
+            on_pass.extend(args.name("fills")?.map(OnOutcome::Fill));
+            on_fail.extend(args.flag("halt_on_fail").then_some(OnOutcome::Halt));
             let seconds = args.number("timeout_s").unwrap_or(PATIENCE);
             think(
                 ground,
@@ -89,7 +89,7 @@ pub(super) fn add() -> Tool {
     }
 }
 
-fn planned(ground: &Ground<'_>, args: &Args) -> Result<Check, Trouble> {
+fn planned(ground: &ToolContext<'_>, args: &Args) -> Result<Check, ToolError> {
     let inside = |path: &str| ground.relative(path);
     let from = |file: &str, run: &str| {
         let file = args.text(file).map(|file| Measured::File(inside(file)));
@@ -97,7 +97,7 @@ fn planned(ground: &Ground<'_>, args: &Args) -> Result<Check, Trouble> {
     };
     if let Some(run) = args.owned("run") {
         let exit = args.value("exit").and_then(Value::as_i64).unwrap_or(0);
-        let exit = i32::try_from(exit).map_err(|_| Trouble::new("exit is no exit code"))?;
+        let exit = i32::try_from(exit).map_err(|_| ToolError::new("exit is no exit code"))?;
         return Ok(Check::Command {
             run,
             exit,
@@ -114,7 +114,7 @@ fn planned(ground: &Ground<'_>, args: &Args) -> Result<Check, Trouble> {
     }
     if let Some(from) = from("json_file", "json_run") {
         let equals = args.value("equals").cloned();
-        let equals = equals.ok_or_else(|| Trouble::new("verify_add needs \"equals\" with JSON"))?;
+        let equals = equals.ok_or_else(|| ToolError::new("verify_add needs \"equals\" with JSON"))?;
         return Ok(Check::Json { from, pointer: args.need("pointer")?.to_owned(), equals });
     }
     if let Some(from) = from("numbers_file", "numbers_run") {
@@ -125,7 +125,7 @@ fn planned(ground: &Ground<'_>, args: &Args) -> Result<Check, Trouble> {
             relative: args.number("relative").unwrap_or(0.0),
         });
     }
-    Err(Trouble::new("verify_add does not say what to check").hint(
+    Err(ToolError::new("verify_add does not say what to check").hint(
         "give run, file and text, same (two files), json_file or json_run, or numbers_file or numbers_run",
     ))
 }
@@ -183,7 +183,7 @@ fn runs_command(plan: &Verification) -> bool {
     )
 }
 
-fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+fn carry_out(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     let session = ground.session()?;
     let mut thinker = Thinker::new(ground.workspace, &session);
     let mind = thinker.mind()?;
@@ -194,13 +194,13 @@ fn carry_out(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
         wanted = all.filter(|id| !was_run(*id)).collect();
     }
     if wanted.is_empty() {
-        return Err(Trouble::new("there is no check that was not run yet")
+        return Err(ToolError::new("there is no check that was not run yet")
             .hint("plan one with verify_add, or name one to run it again"));
     }
     if !ground.allow_commands
         && let Some(id) = wanted.iter().find(|id| mind.verifications.get(id.0).is_some_and(runs_command))
     {
-        return Err(Trouble::new(format!("{id} is a command, and this server runs none")).hint(
+        return Err(ToolError::new(format!("{id} is a command, and this server runs none")).hint(
             "run \"stepback verify run\" in the workspace, or have a person start it with \"stepback serve --allow-commands\"",
         ));
     }

@@ -13,9 +13,9 @@ use stepback_model::record::{Annotation, Trigger};
 use super::{
     ADDS, Args, LOOKS, Reply, Tool, cursor_schema, limit, limit_schema, point_schema, resolved, short,
 };
-use crate::desk::Ground;
 use crate::schema::{count, flag, list, object, text, texts, whole};
-use crate::trouble::Trouble;
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
 
 /// Sentences and paths of a comparison that are told.
 const TOLD: usize = 20;
@@ -66,7 +66,7 @@ pub(super) fn diff() -> Tool {
     }
 }
 
-fn show_diff(ground: &Ground<'_>, args: &Args) -> Result<Reply, Trouble> {
+fn show_diff(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
     let workspace = ground.workspace;
     let before = workspace.state_of(&resolved(ground, args.need("from")?)?)?;
     let after = match args.text("to") {
@@ -248,7 +248,7 @@ pub(super) fn compare() -> Tool {
 }
 
 /// What `text` names: a branch, a session, or a point.
-fn side(ground: &Ground<'_>, text: &str) -> Result<Side, Trouble> {
+fn side(ground: &ToolContext<'_>, text: &str) -> Result<Side, ToolError> {
     let workspace = ground.workspace;
     if is_number(text) {
         return Ok(Side::of_point(workspace, &resolved(ground, text)?)?);

@@ -6,8 +6,8 @@ use crate::error::MindError;
 use crate::graph::way;
 use crate::ids::{GapId, Item, RunId, VerificationId};
 use crate::item::{
-    Act, Check, Evidence, EvidenceKind, Gap, GapStatus, HypothesisStatus, Measured, Origin, Outcome, Run,
-    Source, Verification,
+    Check, Evidence, EvidenceKind, Gap, GapStatus, HypothesisStatus, Measured, OnOutcome, Origin, Outcome,
+    Run, Source, Verification,
 };
 use crate::mind::Mind;
 use crate::mutation::{Cause, Effect, Mutation};
@@ -234,20 +234,20 @@ impl Mind {
         }
     }
 
-    fn checked_acts(&self, acts: &[Act]) -> Result<Vec<Act>, MindError> {
+    fn checked_acts(&self, acts: &[OnOutcome]) -> Result<Vec<OnOutcome>, MindError> {
         few("actions", acts.len())?;
         acts.iter()
             .map(|act| {
                 Ok(match act {
-                    Act::Evidence { hypothesis, strength: given } => {
+                    OnOutcome::Evidence { hypothesis, strength: given } => {
                         self.hypotheses.known(hypothesis.0)?;
-                        Act::Evidence { hypothesis: *hypothesis, strength: strength(*given)? }
+                        OnOutcome::Evidence { hypothesis: *hypothesis, strength: strength(*given)? }
                     }
-                    Act::Fill(gap) => {
+                    OnOutcome::Fill(gap) => {
                         self.gaps.known(gap.0)?;
-                        Act::Fill(*gap)
+                        OnOutcome::Fill(*gap)
                     }
-                    Act::Halt => Act::Halt,
+                    OnOutcome::Halt => OnOutcome::Halt,
                 })
             })
             .collect()
@@ -261,12 +261,12 @@ impl Mind {
         title: &str,
         outcome: Outcome,
         reason: &str,
-        act: Act,
+        act: OnOutcome,
         effect: &mut Effect,
         origin: &Origin,
     ) -> Result<(), MindError> {
         match act {
-            Act::Evidence { hypothesis, strength } => {
+            OnOutcome::Evidence { hypothesis, strength } => {
                 match self.hypotheses.get(hypothesis.0).map(|known| known.status) {
                     None | Some(HypothesisStatus::Archived) => {
                         effect.said.push(format!("no evidence was added, because {hypothesis} is not open"));
@@ -285,7 +285,7 @@ impl Mind {
                     }
                 }
             }
-            Act::Fill(gap) => match self.gaps.get(gap.0).map(|known| known.status) {
+            OnOutcome::Fill(gap) => match self.gaps.get(gap.0).map(|known| known.status) {
                 Some(GapStatus::Open) => {
                     let filled =
                         self.fill(gap, format!("{title}: {} ({reason})", outcome.as_str()), origin)?;
@@ -294,7 +294,7 @@ impl Mind {
                 }
                 _ => effect.said.push(format!("{gap} was not filled, because it is not open")),
             },
-            Act::Halt => {
+            OnOutcome::Halt => {
                 effect.halt = true;
                 effect.said.push("Stop here: that is what the plan says".to_owned());
             }

@@ -4,7 +4,7 @@ use super::{few, maybe, short, shown, tags, text, word};
 use crate::confidence::{PRIORS, strength, within};
 use crate::error::MindError;
 use crate::ids::{EvidenceId, HypothesisId};
-use crate::item::{Evidence, Fallen, Hypothesis, HypothesisStatus, Origin, Source};
+use crate::item::{AutoRejected, Evidence, Hypothesis, HypothesisStatus, Origin, Source};
 use crate::mind::Mind;
 use crate::mutation::{Cause, Effect, Mutation};
 
@@ -184,7 +184,7 @@ impl Mind {
             };
             self.hypotheses.change(child, |known| {
                 known.status = Rejected;
-                known.fallen = Some(Fallen { with: id, was });
+                known.fallen = Some(AutoRejected { with: id, was });
                 known.changed = Some(origin.clone());
             })?;
             effect.said.push(format!("{} fell with it", HypothesisId(child)));

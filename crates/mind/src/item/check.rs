@@ -19,10 +19,10 @@ pub struct Verification {
     pub inputs: Vec<String>,
     /// What to do when it passes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub on_pass: Vec<Act>,
+    pub on_pass: Vec<OnOutcome>,
     /// What to do when it fails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub on_fail: Vec<Act>,
+    pub on_fail: Vec<OnOutcome>,
     /// Who added it, when.
     pub origin: Origin,
 }
@@ -96,7 +96,7 @@ pub enum Measured {
 /// What to do with an outcome.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Act {
+pub enum OnOutcome {
     /// Add evidence.
     Evidence {
         /// For or against this hypothesis.

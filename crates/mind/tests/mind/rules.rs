@@ -1,14 +1,14 @@
 //! Single rules, each by an example.
 
 use crate::support::{belief, depend, evidence, origin, propose};
+use stepback_mind::graph_view::Picture;
 use stepback_mind::ids::{BeliefId, ExperimentId, GapId, HypothesisId, VerificationId};
 use stepback_mind::item::{
-    Act, BeliefKind, Check, ContradictionStatus, Criticality, DependencyKind, ExperimentStatus, GapKind,
-    GapStatus, HypothesisStatus, Measure, Outcome, Severity,
+    BeliefKind, Check, ContradictionStatus, Criticality, DependencyKind, ExperimentStatus, GapKind,
+    GapStatus, HypothesisStatus, Measure, OnOutcome, Outcome, Severity,
 };
-use stepback_mind::picture::Picture;
-use stepback_mind::recovery::Around;
-use stepback_mind::table::MOST;
+use stepback_mind::paged_table::MOST;
+use stepback_mind::recovery::RecoveryContext;
 use stepback_mind::{Cause, Effect, Kind, Mind, MindError, Mutation};
 
 fn apply(mind: &mut Mind, mutation: Mutation) -> Effect {
@@ -309,8 +309,8 @@ fn a_run_does_what_its_plan_says() {
         on_pass,
         on_fail,
     };
-    let with = Act::Evidence { hypothesis: HypothesisId(1), strength: 0.5 };
-    apply(&mut mind, add(vec![with, Act::Fill(GapId(1))], vec![Act::Halt]));
+    let with = OnOutcome::Evidence { hypothesis: HypothesisId(1), strength: 0.5 };
+    apply(&mut mind, add(vec![with, OnOutcome::Fill(GapId(1))], vec![OnOutcome::Halt]));
     assert_eq!(mind.hypothesis_actions()[0].command, "stepback verify run V1");
     let run = |outcome| Mutation::RecordRun {
         verification: VerificationId(1),
@@ -416,11 +416,11 @@ fn the_page_of_recovery_keeps_to_its_budget_and_has_the_important_first() {
         apply(&mut mind, evidence(number + 1, 0.3, &format!("document {number}")));
         apply(&mut mind, gap(Vec::new(), Criticality::Low));
     }
-    let around = Around {
+    let around = RecoveryContext {
         heading: vec!["# Where you stood".into()],
         prompt: Some("fix the test".into()),
         closing: vec!["Go on.".into()],
-        ..Around::default()
+        ..RecoveryContext::default()
     };
     for budget in [0, 100, 500, 2000, 20_000] {
         let page = mind.recovery(&around, budget);

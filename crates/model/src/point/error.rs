@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::path::display_bytes;
-use crate::when::{EXAMPLES, Moment, WhenError, WhenErrorKind};
+use crate::time_expr::{EXAMPLES, Moment, WhenError, WhenErrorKind};
 
 /// A text that is not a point, or a point that names nothing.
 ///

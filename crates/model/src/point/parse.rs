@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Anchor, MAX_BYTES, Nth, PointError, PointExpr, is_number};
-use crate::when::{Moment, edit_distance};
+use crate::time_expr::{Moment, edit_distance};
 
 /// The words that can stand before a colon, each with a complete example.
 const KINDS: [(&str, &str); 8] = [

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 
 /// The two states a file-changing operation went between.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Move {
+pub struct StateTransition {
     /// The step that holds what was there before.
     pub before: StepId,
     /// The step that holds what was there after.
@@ -96,21 +96,21 @@ pub enum Action {
     /// The workspace was taken to another state.
     Rewind {
         /// Between these states.
-        moved: Move,
+        moved: StateTransition,
     },
     /// Another operation was taken back.
     Undo {
         /// That one.
         op: OpId,
         /// The states it went between, when files changed.
-        moved: Option<Move>,
+        moved: Option<StateTransition>,
     },
     /// An undo was taken back.
     Redo {
         /// The operation that is in force again.
         op: OpId,
         /// The states it went between, when files changed.
-        moved: Option<Move>,
+        moved: Option<StateTransition>,
     },
 }
 
@@ -133,7 +133,7 @@ impl Action {
     }
 
     /// The move of a file-changing operation.
-    pub fn moved(&self) -> Option<&Move> {
+    pub fn moved(&self) -> Option<&StateTransition> {
         match self {
             Self::Rewind { moved } => Some(moved),
             Self::Undo { moved, .. } | Self::Redo { moved, .. } => moved.as_ref(),

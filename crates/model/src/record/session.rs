@@ -38,7 +38,7 @@ pub struct SessionInfo {
     pub transcript: Option<String>,
     /// How the agent was started, if we did it: what a rerun starts again.
     #[serde(skip_serializing_if = "is_default")]
-    pub started: Option<Started>,
+    pub started: Option<LaunchCommand>,
     /// The model, as last seen.
     #[serde(skip_serializing_if = "is_default")]
     pub model: Option<String>,
@@ -84,7 +84,7 @@ pub struct SessionInfo {
     pub cursor: Option<serde_json::Value>,
     /// The task list, the memory and the environment as last seen.
     #[serde(skip_serializing_if = "is_default")]
-    pub slots: Slots,
+    pub slots: StateRefs,
     /// Changes up to this step are no longer listed.
     #[serde(skip_serializing_if = "is_default")]
     pub cleared: Option<u64>,
@@ -104,7 +104,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// How an agent was started.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Started {
+pub struct LaunchCommand {
     /// The command.
     pub argv: Vec<String>,
     /// Where it was given.
@@ -118,7 +118,7 @@ pub struct Started {
 /// Slots of a state that do not come from the workspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Slots {
+pub struct StateRefs {
     /// See [`crate::state::State::memory`].
     pub memory: Option<Hash>,
     /// See [`crate::state::State::task`].

@@ -144,7 +144,7 @@ pub struct Step {
     pub summary: String,
     /// What else is known of it.
     #[serde(flatten)]
-    pub facts: Facts,
+    pub facts: StepMeta,
 }
 
 impl Step {
@@ -160,7 +160,7 @@ impl Step {
 
 /// What is known of a step besides its place in history; most of it only of what agents do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Facts {
+pub struct StepMeta {
     /// The model turn it belongs to, counted from 1; 0 for what happened before the first.
     pub iteration: u64,
     /// The sub-agent that did it.

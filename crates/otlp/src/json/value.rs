@@ -11,25 +11,25 @@ use crate::attributes::Attributes;
 use crate::protobuf::float;
 
 /// Attributes, put into their place one by one: there may be a million, of which few are kept.
-pub struct Gathered(pub Attributes);
+pub struct AttributeBuilder(pub Attributes);
 
-impl<'de> Deserialize<'de> for Gathered {
+impl<'de> Deserialize<'de> for AttributeBuilder {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Pairs;
 
         impl<'de> Visitor<'de> for Pairs {
-            type Value = Gathered;
+            type Value = AttributeBuilder;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of attributes")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Gathered, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<AttributeBuilder, A::Error> {
                 let mut attributes = Attributes::default();
                 while let Some(pair) = list.next_element::<Pair>()? {
                     attributes.put(pair.key, pair.value.0);
                 }
-                Ok(Gathered(attributes))
+                Ok(AttributeBuilder(attributes))
             }
         }
 

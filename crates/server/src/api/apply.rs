@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde_json::json;
-use stepback_engine::rewind::Report;
+use stepback_engine::rewind::RewindReport;
 use stepback_engine::{Engine, Workspace};
 use stepback_model::ids::OpId;
 use stepback_model::plan::LeftAlone;
@@ -14,16 +14,16 @@ use crate::documents::OperationDocument;
 use crate::documents::files::LeftAloneDocument;
 use crate::documents::plans::{AppliedDocument, KeptDocument, OutcomeDocument, PlanDocument, UndoDocument};
 use crate::extract::{Json, Path, Query};
-use crate::page::{self, Page, Paging};
+use crate::pagination::{self, Page, Paging};
 use crate::plans::Kind;
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// A plan to go back, as it was shown.
 #[utoipa::path(get, path = "/rewind-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn rewind_plan(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
     look(work, Kind::Rewind, id).await
@@ -33,7 +33,7 @@ pub async fn rewind_plan(
 #[utoipa::path(post, path = "/rewind-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn rewind(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
     agree(work, Kind::Rewind, id).await
@@ -43,7 +43,7 @@ pub async fn rewind(
 #[utoipa::path(get, path = "/undo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn undo_plan(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
     look(work, Kind::Undo, id).await
@@ -53,7 +53,7 @@ pub async fn undo_plan(
 #[utoipa::path(post, path = "/undo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn undo(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
     agree(work, Kind::Undo, id).await
@@ -63,7 +63,7 @@ pub async fn undo(
 #[utoipa::path(get, path = "/redo-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn redo_plan(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
     look(work, Kind::Redo, id).await
@@ -73,7 +73,7 @@ pub async fn redo_plan(
 #[utoipa::path(post, path = "/redo-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn redo(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
     agree(work, Kind::Redo, id).await
@@ -83,7 +83,7 @@ pub async fn redo(
 #[utoipa::path(get, path = "/switch-plans/{plan}", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn switch_plan(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<PlanDocument>, Problem> {
     look(work, Kind::Switch, id).await
@@ -93,7 +93,7 @@ pub async fn switch_plan(
 #[utoipa::path(post, path = "/switch-plans/{plan}/apply", tag = "plans", params(("plan" = String, Path, description = "Its id")),
     responses((status = 200, body = AppliedDocument), (status = 409, body = Problem), (status = "default", body = Problem)))]
 pub async fn switch(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<AppliedDocument>, Problem> {
     agree(work, Kind::Switch, id).await
@@ -104,20 +104,20 @@ pub async fn switch(
     params(("workspace" = String, Path, description = "The workspace"), Paging),
     responses((status = 200, body = Page<OperationDocument>), (status = "default", body = Problem)))]
 pub async fn operations(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<OperationDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         let about = ("operations", workspace.record.id.to_string());
         let before = paging.position(&about)?;
         let mut all = workspace.operations()?;
         all.retain(|operation| before.is_none_or(|before| operation.number < before));
         all.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
         let number = |operation: &Operation| operation.number;
-        Ok(Json(page::page(all, limit, &about, number, OperationDocument::of)))
+        Ok(Json(pagination::page(all, limit, &about, number, OperationDocument::of)))
     })
     .await
 }
@@ -126,7 +126,7 @@ pub async fn operations(
 pub(super) fn applied(
     engine: &Engine<'_>,
     workspace: &Workspace<'_>,
-    report: &Report,
+    report: &RewindReport,
 ) -> Result<AppliedDocument, Problem> {
     let mut left = report.left_alone.clone();
     let mut items = Vec::with_capacity(report.outcomes.len());

@@ -17,9 +17,9 @@ use crate::documents::branches::BranchDocument;
 use crate::documents::files::ChangeDocument;
 use crate::documents::timeline::TipDocument;
 use crate::extract::{Json, Path, Query, percent_encoded};
-use crate::page::Page;
+use crate::pagination::Page;
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// The beginning of a session's id must have so many characters, so that `12` stays a step.
 const ENOUGH: usize = 4;
@@ -47,11 +47,11 @@ pub struct Rename {
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = Page<BranchDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<Page<BranchDocument>>, Problem> {
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         Ok(Json(Page { items: all(&workspace)?, next_cursor: None }))
     })
     .await
@@ -92,12 +92,12 @@ fn free(workspace: &Workspace<'_>, name: &str) -> Result<(), Problem> {
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewBranch,
     responses((status = 201, body = BranchDocument), (status = "default", body = Problem)))]
 pub async fn create(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewBranch>,
 ) -> Result<Response, Problem> {
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         free(&workspace, &new.name)?;
         let from = resolved(&workspace, new.from.as_deref().unwrap_or("@"))?;
         workspace.create_branch(&new.name, &from)?;
@@ -114,10 +114,10 @@ pub async fn create(
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name; `/` is written as `%2F`")),
     responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<BranchDocument>, Problem> {
-    work.run(move |engine| Ok(Json(known(&work::workspace(engine, &id)?, &name)?))).await
+    work.run(move |engine| Ok(Json(known(&state::workspace(engine, &id)?, &name)?))).await
 }
 
 /// Gives a branch another name. The present branch keeps its name.
@@ -126,12 +126,12 @@ pub async fn get(
     request_body = Rename,
     responses((status = 200, body = BranchDocument), (status = "default", body = Problem)))]
 pub async fn rename(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, name)): Path<(String, String)>,
     Json(to): Json<Rename>,
 ) -> Result<Json<BranchDocument>, Problem> {
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         known(&workspace, &name)?;
         free(&workspace, &to.name)?;
         workspace.rename_branch(&name, &to.name)?;
@@ -145,11 +145,11 @@ pub async fn rename(
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "Its name")),
     responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
 pub async fn delete(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<OperationDocument>, Problem> {
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         known(&workspace, &name)?;
         let operation = workspace.delete_branch(&name)?;
         Ok(Json(OperationDocument::stored(engine, &operation)?))
@@ -172,9 +172,12 @@ pub struct Sides {
 /// Two runs side by side: where they part, what each did, and how they end. The document is that of `stepback compare --json`.
 #[utoipa::path(get, path = "/compare", tag = "branches", params(Sides),
     responses((status = 200, body = Object), (status = "default", body = Problem)))]
-pub async fn compared(State(work): State<Work>, Query(sides): Query<Sides>) -> Result<Json<Value>, Problem> {
+pub async fn compared(
+    State(work): State<AppState>,
+    Query(sides): Query<Sides>,
+) -> Result<Json<Value>, Problem> {
     work.run(move |engine| {
-        let workspace = sides.workspace.as_ref().map(|id| work::workspace(engine, id)).transpose()?;
+        let workspace = sides.workspace.as_ref().map(|id| state::workspace(engine, id)).transpose()?;
         let a = side(engine, workspace.as_ref(), &sides.a)?;
         let b = side(engine, workspace.as_ref(), &sides.b)?;
         let found = compare::compare(engine.store, &a, &b)?;
@@ -190,7 +193,7 @@ pub async fn compared(State(work): State<Work>, Query(sides): Query<Sides>) -> R
 
 fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> Result<Side, Problem> {
     if let Some(named) = text.strip_prefix("session:") {
-        let (workspace, session) = work::session(engine, named)?;
+        let (workspace, session) = state::session(engine, named)?;
         return Ok(Side::of_session(&workspace, &session)?);
     }
     let name = text.strip_prefix("branch:").unwrap_or(text);
@@ -201,7 +204,7 @@ fn side(engine: &Engine<'_>, workspace: Option<&Workspace<'_>>, text: &str) -> R
         return Ok(Side::of_branch(workspace, name, &tip)?);
     }
     let may_be_id = text.len() >= ENOUGH && !text.contains(['#', '@', ':']) && !is_number(text);
-    if may_be_id && let Ok((workspace, session)) = work::session(engine, text) {
+    if may_be_id && let Ok((workspace, session)) = state::session(engine, text) {
         return Ok(Side::of_session(&workspace, &session)?);
     }
     let Some(workspace) = workspace else {

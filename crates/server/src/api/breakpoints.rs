@@ -4,14 +4,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use stepback_engine::Engine;
-use stepback_engine::control::{Breakpoint, Control, On};
+use stepback_engine::control::{Breakpoint, Condition, Control};
 use utoipa::ToSchema;
 
 use crate::documents::control::BreakpointDocument;
 use crate::extract::{Json, Path};
-use crate::page::Page;
+use crate::pagination::Page;
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Most breakpoints of a workspace: every call of an agent is held against all of them.
 const MOST: usize = 1000;
@@ -62,15 +62,19 @@ pub struct NewBreakpoint {
 
 impl NewBreakpoint {
     /// What it waits for, if that is said in full and nothing else is.
-    fn on(&mut self) -> Result<On, Problem> {
+    fn on(&mut self) -> Result<Condition, Problem> {
         let missing = |field: &str| Problem::usage(format!("a breakpoint like this needs \"{field}\""));
         let on = match self.on {
-            Wait::Tool => On::Tool { name: self.name.take().ok_or_else(|| missing("name"))? },
-            Wait::Iteration => On::Iteration { number: self.number.take().ok_or_else(|| missing("number"))? },
-            Wait::Pattern => On::Pattern { pattern: self.pattern.take().ok_or_else(|| missing("pattern"))? },
-            Wait::Error => On::Error,
-            Wait::Path => On::Path { glob: self.glob.take().ok_or_else(|| missing("glob"))? },
-            Wait::Cost => On::Cost { usd: self.usd.take().ok_or_else(|| missing("usd"))? },
+            Wait::Tool => Condition::Tool { name: self.name.take().ok_or_else(|| missing("name"))? },
+            Wait::Iteration => {
+                Condition::Iteration { number: self.number.take().ok_or_else(|| missing("number"))? }
+            }
+            Wait::Pattern => {
+                Condition::Pattern { pattern: self.pattern.take().ok_or_else(|| missing("pattern"))? }
+            }
+            Wait::Error => Condition::Error,
+            Wait::Path => Condition::Path { glob: self.glob.take().ok_or_else(|| missing("glob"))? },
+            Wait::Cost => Condition::Cost { usd: self.usd.take().ok_or_else(|| missing("usd"))? },
         };
         let rest = [
             ("name", self.name.is_some()),
@@ -102,7 +106,7 @@ pub struct RemovedDocument {
 }
 
 fn control(engine: &Engine<'_>, id: &str) -> Result<Control, Problem> {
-    Ok(work::workspace(engine, id)?.control()?)
+    Ok(state::workspace(engine, id)?.control()?)
 }
 
 fn unknown(id: u64) -> Problem {
@@ -114,7 +118,7 @@ fn unknown(id: u64) -> Problem {
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = Page<BreakpointDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<Page<BreakpointDocument>>, Problem> {
     work.run(move |engine| {
@@ -130,7 +134,7 @@ pub async fn list(
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewBreakpoint,
     responses((status = 201, body = BreakpointDocument), (status = "default", body = Problem)))]
 pub async fn add(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(mut new): Json<NewBreakpoint>,
 ) -> Result<(StatusCode, Json<BreakpointDocument>), Problem> {
@@ -138,8 +142,10 @@ pub async fn add(
     let (condition, from_hit, log) = (new.condition, new.from_hit, new.log);
     let probe = Breakpoint { id: 0, on, condition, enabled: true, hits: 0, from_hit, log };
     let texts = match &probe.on {
-        On::Tool { name: text } | On::Pattern { pattern: text } | On::Path { glob: text } => text.len(),
-        On::Iteration { .. } | On::Error | On::Cost { .. } => 0,
+        Condition::Tool { name: text }
+        | Condition::Pattern { pattern: text }
+        | Condition::Path { glob: text } => text.len(),
+        Condition::Iteration { .. } | Condition::Error | Condition::Cost { .. } => 0,
     };
     if texts.max(probe.condition.as_ref().map_or(0, String::len)) > LONGEST {
         return Err(Problem::usage(format!("a text in a breakpoint is not longer than {LONGEST} bytes")));
@@ -164,7 +170,7 @@ pub async fn add(
     params(("workspace" = String, Path, description = "The workspace")),
     responses((status = 200, body = RemovedDocument), (status = "default", body = Problem)))]
 pub async fn clear(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<RemovedDocument>, Problem> {
     work.run(move |engine| {
@@ -180,7 +186,7 @@ pub async fn clear(
     request_body = Switch,
     responses((status = 200, body = BreakpointDocument), (status = "default", body = Problem)))]
 pub async fn switch(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     Json(to): Json<Switch>,
 ) -> Result<Json<BreakpointDocument>, Problem> {
@@ -200,7 +206,7 @@ pub async fn switch(
     params(("workspace" = String, Path, description = "The workspace"), ("breakpoint" = u64, Path, description = "Its id")),
     responses((status = 200, body = RemovedDocument), (status = "default", body = Problem)))]
 pub async fn remove(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
 ) -> Result<Json<RemovedDocument>, Problem> {
     work.run(move |engine| {

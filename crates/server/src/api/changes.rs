@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use stepback_engine::authorship::{Author, Who};
-use stepback_engine::changes::Numbered;
+use stepback_engine::authorship::{Attribution, Author};
+use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
 use stepback_model::time::Timestamp;
 use utoipa::{IntoParams, ToSchema};
@@ -11,14 +11,14 @@ use utoipa::{IntoParams, ToSchema};
 use super::points::resolved_within;
 use crate::documents::files::ChangeDocument;
 use crate::extract::{Json, Path, Query, relative};
-use crate::page::{self, Page, Paging};
+use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Which changes.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wanted {
+pub struct ChangesQuery {
     /// Only those after this point.
     pub since: Option<String>,
     /// Only those of this session.
@@ -76,11 +76,11 @@ pub struct NumberedDocument {
 }
 
 impl NumberedDocument {
-    fn of(numbered: &Numbered) -> Self {
+    fn of(numbered: &NumberedChange) -> Self {
         let authors = match &numbered.who {
-            Who::Somebody => Vec::new(),
-            Who::Call(author) => vec![AuthorDocument::of(author)],
-            Who::OneOf(authors) => authors.iter().map(AuthorDocument::of).collect(),
+            Attribution::Somebody => Vec::new(),
+            Attribution::Call(author) => vec![AuthorDocument::of(author)],
+            Attribution::OneOf(authors) => authors.iter().map(AuthorDocument::of).collect(),
         };
         Self {
             number: numbered.number as u64,
@@ -96,17 +96,17 @@ impl NumberedDocument {
 
 /// What changed on the present line of a workspace, newest first.
 #[utoipa::path(get, path = "/workspaces/{workspace}/changes", tag = "plans",
-    params(("workspace" = String, Path, description = "The workspace"), Wanted, Paging),
+    params(("workspace" = String, Path, description = "The workspace"), ChangesQuery, Paging),
     responses((status = 200, body = Page<NumberedDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<ChangesQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<NumberedDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         let about = ("changes", workspace.record.id.to_string(), format!("{wanted:?}"));
         let before = paging.position(&about)?;
         let paths: Vec<String> = wanted.path.iter().cloned().collect();
@@ -118,7 +118,7 @@ pub async fn list(
             .as_ref()
             .map(|point| resolved_within(&workspace, point, session.as_ref()))
             .transpose()?;
-        let since = since.map(|stored| workspace.kept_base(&stored)).transpose()?;
+        let since = since.map(|stored| workspace.nearest_checkpoint(&stored)).transpose()?;
         let cleared = workspace.session.info.cleared.unwrap_or(0);
         // Keeps a prune from freeing what is being read.
         let _lock = workspace.lock_shared()?;
@@ -132,8 +132,8 @@ pub async fn list(
         });
         listed.reverse();
         listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
-        let number = |numbered: &Numbered| numbered.number as u64;
-        Ok(Json(page::page(listed, limit, &about, number, NumberedDocument::of)))
+        let number = |numbered: &NumberedChange| numbered.number as u64;
+        Ok(Json(pagination::page(listed, limit, &about, number, NumberedDocument::of)))
     })
     .await
 }

@@ -14,9 +14,9 @@ use utoipa::{IntoParams, ToSchema};
 use crate::documents::files::LeftAloneDocument;
 use crate::documents::{OperationDocument, StepDocument};
 use crate::extract::{Json, Path, Query};
-use crate::page::{self, Page, Paging};
+use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Most tags of a checkpoint.
 const MOST_TAGS: usize = 100;
@@ -24,7 +24,7 @@ const MOST_TAGS: usize = 100;
 /// Which checkpoints.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wanted {
+pub struct CheckpointsQuery {
     /// Only those with this tag.
     pub tag: Option<String>,
     /// Only those whose label, note or summary holds this text.
@@ -98,12 +98,12 @@ fn annotation(label: Option<String>, note: Option<String>, tags: Vec<String>) ->
 
 /// The checkpoints of a workspace, newest first, without deleted and pruned ones.
 #[utoipa::path(get, path = "/workspaces/{workspace}/checkpoints", tag = "checkpoints",
-    params(("workspace" = String, Path, description = "The workspace"), Wanted, Paging),
+    params(("workspace" = String, Path, description = "The workspace"), CheckpointsQuery, Paging),
     responses((status = 200, body = Page<StepDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<CheckpointsQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<StepDocument>>, Problem> {
     let limit = paging.limit()?;
@@ -114,7 +114,7 @@ pub async fn list(
     });
     let trigger = trigger.transpose()?;
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         let about = ("checkpoints", workspace.record.id.to_string(), format!("{wanted:?}"));
         let before = paging.position(&about)?;
         let text = wanted.find.as_ref().map(|text| text.to_lowercase());
@@ -130,7 +130,7 @@ pub async fn list(
         });
         listed.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
         let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
-        Ok(Json(page::page(listed, limit, &about, number, StepDocument::of)))
+        Ok(Json(pagination::page(listed, limit, &about, number, StepDocument::of)))
     })
     .await
 }
@@ -140,13 +140,13 @@ pub async fn list(
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewCheckpoint,
     responses((status = 201, body = CreatedDocument), (status = "default", body = Problem)))]
 pub async fn create(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewCheckpoint>,
 ) -> Result<impl IntoResponse, Problem> {
     let annotation = annotation(new.label, new.note, new.tags)?;
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         let created = workspace.create_checkpoint(annotation, Trigger::Manual)?;
         let place = format!("/api/v1/checkpoints/{}", created.stored.checkpoint.step.id);
         let document = CreatedDocument {
@@ -163,7 +163,10 @@ pub async fn create(
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}", tag = "checkpoints",
     params(("checkpoint" = String, Path, description = "Its id")),
     responses((status = 200, body = StepDocument), (status = "default", body = Problem)))]
-pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<StepDocument>, Problem> {
+pub async fn get(
+    State(work): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<StepDocument>, Problem> {
     work.run(move |engine| Ok(Json(StepDocument::of(&found(engine, &id)?.1)))).await
 }
 
@@ -172,7 +175,7 @@ pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Jso
     params(("checkpoint" = String, Path, description = "Its id")), request_body = Annotate,
     responses((status = 200, body = AnnotatedDocument), (status = "default", body = Problem)))]
 pub async fn annotate(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(said): Json<Annotate>,
 ) -> Result<Json<AnnotatedDocument>, Problem> {
@@ -197,7 +200,7 @@ pub async fn annotate(
     params(("checkpoint" = String, Path, description = "Its id")),
     responses((status = 200, body = OperationDocument), (status = "default", body = Problem)))]
 pub async fn delete(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<OperationDocument>, Problem> {
     work.run(move |engine| {
@@ -219,5 +222,5 @@ pub(super) fn found<'e>(
         return Err(unknown().hint("it was deleted or pruned; undo brings it back"));
     }
     let session = engine.store.session(stored.checkpoint.step.session)?.ok_or_else(unknown)?;
-    Ok((work::opened(engine, session.workspace)?, stored))
+    Ok((state::opened(engine, session.workspace)?, stored))
 }

@@ -13,9 +13,9 @@ use super::checkpoints::found;
 use crate::documents::StepDocument;
 use crate::documents::files::{ChangeDocument, ChangedFileDocument, DiffDocument};
 use crate::extract::{Json, Path, Query, relative};
-use crate::page::{self, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
-use crate::work::Work;
+use crate::state::AppState;
 
 /// Most bytes of changed lines in one answer.
 const MOST_TEXT: usize = 16 << 20;
@@ -23,7 +23,7 @@ const MOST_TEXT: usize = 16 << 20;
 /// What is wanted of a difference.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wanted {
+pub struct DiffQuery {
     /// The changed lines of text files as well.
     #[serde(default)]
     pub text: bool,
@@ -33,12 +33,12 @@ pub struct Wanted {
 
 /// What changed between a checkpoint and now.
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff", tag = "checkpoints",
-    params(("checkpoint" = String, Path, description = "Its id"), Wanted, Paging),
+    params(("checkpoint" = String, Path, description = "Its id"), DiffQuery, Paging),
     responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
 pub async fn with_now(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<DiffQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<DiffDocument>, Problem> {
     work.run(move |engine| {
@@ -52,12 +52,12 @@ pub async fn with_now(
 
 /// What differs between two checkpoints.
 #[utoipa::path(get, path = "/checkpoints/{checkpoint}/diff/{other}", tag = "checkpoints",
-    params(("checkpoint" = String, Path, description = "The id of one"), ("other" = String, Path, description = "The id of the other"), Wanted, Paging),
+    params(("checkpoint" = String, Path, description = "The id of one"), ("other" = String, Path, description = "The id of the other"), DiffQuery, Paging),
     responses((status = 200, body = DiffDocument), (status = "default", body = Problem)))]
 pub async fn between(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, other)): Path<(String, String)>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<DiffQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<DiffDocument>, Problem> {
     work.run(move |engine| {
@@ -74,7 +74,7 @@ fn document(
     from: &StoredCheckpoint,
     to: Option<&StoredCheckpoint>,
     (before, after): (&Moment, &Moment),
-    wanted: &Wanted,
+    wanted: &DiffQuery,
     paging: &Paging,
 ) -> Result<Json<DiffDocument>, Problem> {
     let limit = paging.limit()?;
@@ -93,7 +93,7 @@ fn document(
     let places = (1_u64..).zip(changes).filter(|(place, _)| *place > skip);
     let most = usize::try_from(limit + 1).unwrap_or(usize::MAX);
     let rows: Vec<(u64, Change)> = places.take(most).collect();
-    let shown = page::page(rows, limit, &about, |(place, _)| *place, |(_, change)| change.clone());
+    let shown = pagination::page(rows, limit, &about, |(place, _)| *place, |(_, change)| change.clone());
     let mut left = MOST_TEXT;
     let mut items = Vec::with_capacity(shown.items.len());
     for change in &shown.items {

@@ -10,16 +10,16 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use stepback_model::record::StepKind;
-use stepback_store::port::Placed;
+use stepback_store::port::StepAt;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::documents::StepDocument;
 use crate::documents::control::StopDocument;
 use crate::extract::Query;
-use crate::live::{Follower, News, Wanted};
-use crate::page::Page;
+use crate::live::{Follower, LiveFilter, News};
+use crate::pagination::Page;
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// What to hear of.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -37,7 +37,7 @@ pub struct Following {
 
 impl Following {
     /// Begins to follow. `last` is what a client says that it saw last, if it comes back.
-    pub async fn begin(self, work: &Work, last: Option<u64>) -> Result<Follower, Problem> {
+    pub async fn begin(self, work: &AppState, last: Option<u64>) -> Result<Follower, Problem> {
         let mut kinds = Vec::new();
         for kind in self.kinds.iter().flat_map(|kinds| kinds.split(',')).filter(|kind| !kind.is_empty()) {
             let known = StepKind::parse(kind).ok_or_else(|| {
@@ -50,10 +50,10 @@ impl Following {
         let (workspace, session) = (self.workspace, self.session);
         let wanted = work
             .run(move |engine| {
-                let workspace = workspace.map(|id| work::workspace(engine, &id)).transpose()?;
-                let session = session.map(|id| work::session(engine, &id)).transpose()?;
+                let workspace = workspace.map(|id| state::workspace(engine, &id)).transpose()?;
+                let session = session.map(|id| state::session(engine, &id)).transpose()?;
                 let session = session.map(|(_, session)| session.id);
-                Ok(Wanted { workspace: workspace.map(|workspace| workspace.record.id), session, kinds })
+                Ok(LiveFilter { workspace: workspace.map(|workspace| workspace.record.id), session, kinds })
             })
             .await?;
         Follower::begin(work, wanted, last.or(self.after)).await
@@ -85,7 +85,7 @@ pub struct StepEventDocument {
 
 impl StepEventDocument {
     /// Of a step.
-    pub fn of(placed: &Placed) -> Self {
+    pub fn of(placed: &StepAt) -> Self {
         Self {
             position: placed.position,
             workspace: placed.workspace.to_string(),
@@ -101,7 +101,7 @@ impl StepEventDocument {
     params(Following, ("last-event-id" = Option<u64>, Header, description = "The id of the last event that was seen")),
     responses((status = 200, body = EventDocument, content_type = "text/event-stream"), (status = "default", body = Problem)))]
 pub async fn follow(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Query(following): Query<Following>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {

@@ -8,21 +8,21 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Pattern, PatternError};
 use stepback_model::time::Timestamp;
-use stepback_model::when;
+use stepback_model::time_expr;
 use stepback_store::port::{ORDERS, Query as Steps, Search};
 use utoipa::IntoParams;
 
 use super::steps::kinds;
 use crate::documents::find::{Agents, FoundStepsDocument, HitsDocument};
 use crate::extract::{Json, Query};
-use crate::page::{self, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
-/// Among which steps.
+/// SearchScope which steps.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Among {
+pub struct SearchScope {
     /// Only those of this workspace; otherwise of all.
     pub workspace: Option<String>,
     /// Only those of this session.
@@ -42,16 +42,16 @@ pub struct Among {
     pub hidden: bool,
 }
 
-impl Among {
+impl SearchScope {
     /// The workspace and the steps that are asked for; what waits to be recorded there is recorded first.
     fn resolve(&self, engine: &Engine<'_>) -> Result<(Option<WorkspaceId>, Steps), Problem> {
         let mut workspace = match &self.workspace {
-            Some(id) => Some(work::workspace(engine, id)?.record.id),
+            Some(id) => Some(state::workspace(engine, id)?.record.id),
             None => None,
         };
         let session = match &self.session {
             Some(id) => {
-                let (home, session) = work::session(engine, id)?;
+                let (home, session) = state::session(engine, id)?;
                 // Of a session that is elsewhere, nothing is found.
                 workspace = workspace.or(Some(home.record.id));
                 Some(session.id)
@@ -75,7 +75,7 @@ impl Among {
 
 pub(super) fn moment(name: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Timestamp>, Problem> {
     let parse = |text: &str| {
-        when::parse(text, now, &TimeZone::system()).map_err(|error| {
+        time_expr::parse(text, now, &TimeZone::system()).map_err(|error| {
             Problem::usage(format!("{name}: {error}")).hint("2 hours ago, yesterday 14:00, 2026-01-23T12:00")
         })
     };
@@ -85,7 +85,7 @@ pub(super) fn moment(name: &str, text: Option<&str>, now: Timestamp) -> Result<O
 /// What else is known of a step.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Known {
+pub struct StepFilter {
     /// Only those of this sub-agent.
     pub worker: Option<String>,
     /// Only those about this tool or model.
@@ -108,7 +108,7 @@ pub struct Known {
     pub order: Option<String>,
 }
 
-impl Known {
+impl StepFilter {
     fn limit(&self, among: Steps) -> Result<Steps, Problem> {
         let state = match &self.state {
             Some(text) => {
@@ -117,7 +117,7 @@ impl Known {
             None => None,
         };
         let min_duration = match &self.min_duration {
-            Some(text) => Some(when::span_micros(text).ok_or_else(|| {
+            Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
                 Problem::usage("min_duration: this is no span of time").hint("500ms, 30s, 2m, 1h")
             })?),
             None => None,
@@ -145,12 +145,12 @@ impl Known {
 }
 
 /// Steps, found by what is known of them.
-#[utoipa::path(get, path = "/steps", tag = "search", params(Among, Known, Paging),
+#[utoipa::path(get, path = "/steps", tag = "search", params(SearchScope, StepFilter, Paging),
     responses((status = 200, body = FoundStepsDocument), (status = "default", body = Problem)))]
 pub async fn steps(
-    State(work): State<Work>,
-    Query(among): Query<Among>,
-    Query(known): Query<Known>,
+    State(work): State<AppState>,
+    Query(among): Query<SearchScope>,
+    Query(known): Query<StepFilter>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<FoundStepsDocument>, Problem> {
     let about = ("find", format!("{among:?} {known:?}"));
@@ -168,7 +168,7 @@ pub async fn steps(
             items,
             total: page.total,
             total_is_exact: !page.at_least,
-            next_cursor: page.next.map(|next| page::place_cursor(next, &about)),
+            next_cursor: page.next.map(|next| pagination::place_cursor(next, &about)),
         }))
     })
     .await
@@ -177,7 +177,7 @@ pub async fn steps(
 /// What is looked for.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wanted {
+pub struct SearchQuery {
     /// What to look for: `word`, `"a phrase"`, `begin*`, `-not`.
     pub q: String,
     /// Look for these very characters, signs included, wherever they are.
@@ -189,12 +189,12 @@ pub struct Wanted {
 }
 
 /// Steps, found by their words.
-#[utoipa::path(get, path = "/search", tag = "search", params(Wanted, Among, Paging),
+#[utoipa::path(get, path = "/search", tag = "search", params(SearchQuery, SearchScope, Paging),
     responses((status = 200, body = HitsDocument), (status = "default", body = Problem)))]
 pub async fn search(
-    State(work): State<Work>,
-    Query(wanted): Query<Wanted>,
-    Query(among): Query<Among>,
+    State(work): State<AppState>,
+    Query(wanted): Query<SearchQuery>,
+    Query(among): Query<SearchScope>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<HitsDocument>, Problem> {
     let about = ("search", format!("{wanted:?} {among:?}"));
@@ -222,7 +222,7 @@ pub async fn search(
             items,
             total: found.total,
             total_is_exact: !found.at_least,
-            next_cursor: found.next.map(|next| page::cursor(next, &about)),
+            next_cursor: found.next.map(|next| pagination::cursor(next, &about)),
             complete,
         }))
     })

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use stepback_agents::fork::{ForkError, Mode, Onward, Planned, plan_recorded};
+use stepback_agents::fork::{ForkError, ForkRequest, Mode, Planned, plan_recorded};
 use stepback_engine::Workspace;
 use stepback_model::record::Session;
 use utoipa::ToSchema;
@@ -16,7 +16,7 @@ use super::points::resolved_within;
 use crate::api::reruns::Stage;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Where a conversation shall go on.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -63,13 +63,13 @@ pub struct ForkedDocument {
     responses((status = 200, description = "How it would go on", body = ForkedDocument),
         (status = 201, description = "It can go on", body = ForkedDocument), (status = "default", body = Problem)))]
 pub async fn create(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewFork>,
 ) -> Result<Response, Problem> {
     let stage = work.stage().cloned();
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let stage = stage.filter(|_| workspace.record.remote_name().is_none()).ok_or_else(|| {
             Problem::new(
                 StatusCode::CONFLICT,
@@ -118,12 +118,12 @@ fn plan(
     let id = workspace.engine.env.fresh_id();
     if session.agent == stepback_builtin::NAME {
         let store = Some(stage.store.display().to_string());
-        return Ok(stepback_builtin::onward(workspace, session, target, store, None, None, id)?);
+        return Ok(stepback_builtin::resume(workspace, session, target, store, None, None, id)?);
     }
     let home = stage.agents.as_ref().ok_or_else(|| {
         Problem::new(StatusCode::CONFLICT, "refused", "the server has no home, so no agent's conversations")
     })?;
-    let onward = Onward { cwd: None, id, now: workspace.engine.env.now(), mode: Mode::Interactive };
+    let onward = ForkRequest { cwd: None, id, now: workspace.engine.env.now(), mode: Mode::Interactive };
     Ok(plan_recorded(workspace, session, target, home, &onward)?)
 }
 

@@ -12,10 +12,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::extract::{Json, Query};
 use crate::ingest::body::{self, Batch, Form};
-use crate::ingest::reported::{self, Around, Ready};
+use crate::ingest::reported::{self, IngestContext, Ready};
 use crate::ingest::{Answer, Ingest, Room, Target};
 use crate::problem::Problem;
-use crate::work::Work;
+use crate::state::AppState;
 
 /// A body of so many bytes holds so little that it is recorded where it arrives, if nobody else is recording.
 const LITTLE: usize = 8 << 10;
@@ -65,7 +65,7 @@ pub struct RejectedDocument {
     request_body(content((Batch = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, body = TakenDocument), (status = 429, body = Problem), (status = "default", body = Problem)))]
 pub async fn take(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Query(named): Query<Named>,
     headers: HeaderMap,
     body: Body,
@@ -101,7 +101,7 @@ pub async fn take(
 
 /// Reads and commits a batch on another thread, where that takes as long as it takes.
 async fn added_beside(
-    work: &Work,
+    work: &AppState,
     read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem> + Send + 'static,
 ) -> Result<Added, Problem> {
     let (told, added) = oneshot::channel();
@@ -123,7 +123,7 @@ async fn added_beside(
 /// Reads and commits a batch where the request is: to wake another thread and be woken by it takes as long as recording a
 /// few steps. What comes meanwhile is left to others.
 fn added_here(
-    work: &Work,
+    work: &AppState,
     read: impl FnOnce(&Engine<'_>) -> Result<Read, Problem>,
 ) -> Result<Added, Problem> {
     tokio::task::block_in_place(|| {
@@ -169,7 +169,7 @@ fn read(
     let workspace = parts.workspace.as_ref().or(named.workspace.as_ref());
     let target = Target::named(engine, workspace.map(String::as_str))?;
     let agent = parts.agent.as_ref().or(named.agent.as_ref()).map(String::as_str);
-    let around = Around { agent, key, now: engine.env.now() };
+    let around = IngestContext { agent, key, now: engine.env.now() };
     let mut taken = TakenDocument {
         workspace: None,
         accepted: 0,

@@ -18,8 +18,8 @@ use crate::api::stops::{self, NewMessage, Say};
 use crate::extract::{Json, Path, Query};
 use crate::live::{Follower, News};
 use crate::problem::Problem;
+use crate::state::AppState;
 use crate::strict::BodySchema;
-use crate::work::Work;
 
 /// Largest message of a client, in bytes.
 const LARGEST: usize = 256 << 10;
@@ -33,13 +33,13 @@ pub struct Request {
     pub id: Value,
     /// What.
     #[serde(flatten)]
-    pub what: Do,
+    pub what: LiveCommand,
 }
 
 /// What can be done to live agents; each is the operation of the same name.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Do {
+pub enum LiveCommand {
     /// Answer an agent that waits: resume, step, deny, or edit its input.
     Answer {
         /// Which stop.
@@ -104,7 +104,7 @@ pub enum Do {
 #[utoipa::path(get, path = "/live", tag = "live", params(Following),
     responses((status = 101, description = "Switched to a WebSocket", body = Request), (status = "default", body = Problem)))]
 pub async fn control(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Query(following): Query<Following>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -118,7 +118,7 @@ pub async fn control(
 }
 
 /// Until the client leaves, stops reading, or the server ends.
-async fn talk(work: Work, mut follower: Follower, mut socket: WebSocket) {
+async fn talk(work: AppState, mut follower: Follower, mut socket: WebSocket) {
     let hello = json!({ "event": "hello", "position": follower.position() });
     if socket.send(Message::text(hello.to_string())).await.is_err() {
         return;
@@ -168,7 +168,7 @@ fn messages(news: &News, position: u64) -> Vec<Message> {
     }
 }
 
-async fn answer(work: &Work, text: &str) -> Value {
+async fn answer(work: &AppState, text: &str) -> Value {
     static SCHEMA: LazyLock<BodySchema> =
         LazyLock::new(|| BodySchema::component(&super::operations().split_for_parts().1, "Request"));
     let whole = serde_json::from_str::<Value>(text);
@@ -190,28 +190,32 @@ async fn answer(work: &Work, text: &str) -> Value {
     }
 }
 
-async fn done(work: &Work, what: Do) -> Result<Value, Problem> {
+async fn done(work: &AppState, what: LiveCommand) -> Result<Value, Problem> {
     let state = State(work.clone());
     match what {
-        Do::Answer { stop, say } => stops::answer(state, Path(stop), Json(say)).await.and_then(document),
-        Do::Stops => stops::list(state).await.and_then(document),
-        Do::Pause { session } => stops::pause(state, Path(session)).await.and_then(document),
-        Do::Resume { session } => stops::resume(state, Path(session)).await.and_then(document),
-        Do::Inject { session, text } => {
+        LiveCommand::Answer { stop, say } => {
+            stops::answer(state, Path(stop), Json(say)).await.and_then(document)
+        }
+        LiveCommand::Stops => stops::list(state).await.and_then(document),
+        LiveCommand::Pause { session } => stops::pause(state, Path(session)).await.and_then(document),
+        LiveCommand::Resume { session } => stops::resume(state, Path(session)).await.and_then(document),
+        LiveCommand::Inject { session, text } => {
             stops::inject(state, Path(session), Json(NewMessage { text })).await.and_then(document)
         }
-        Do::Breakpoints { workspace } => breakpoints::list(state, Path(workspace)).await.and_then(document),
-        Do::AddBreakpoint { workspace, breakpoint } => {
+        LiveCommand::Breakpoints { workspace } => {
+            breakpoints::list(state, Path(workspace)).await.and_then(document)
+        }
+        LiveCommand::AddBreakpoint { workspace, breakpoint } => {
             breakpoints::add(state, Path(workspace), Json(breakpoint))
                 .await
                 .and_then(|(_, added)| document(added))
         }
-        Do::SwitchBreakpoint { workspace, breakpoint, enabled } => {
+        LiveCommand::SwitchBreakpoint { workspace, breakpoint, enabled } => {
             breakpoints::switch(state, Path((workspace, breakpoint)), Json(Switch { enabled }))
                 .await
                 .and_then(document)
         }
-        Do::RemoveBreakpoint { workspace, breakpoint } => {
+        LiveCommand::RemoveBreakpoint { workspace, breakpoint } => {
             breakpoints::remove(state, Path((workspace, breakpoint))).await.and_then(document)
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use stepback_engine::lines::Lines;
+use stepback_engine::branch_graph::Lines;
 use stepback_engine::timeline::{Cursor, is_error};
 use stepback_model::ids::StepId;
 use stepback_store::port::{Query as Steps, StoredCheckpoint};
@@ -14,7 +14,7 @@ use super::timeline::Lanes;
 use crate::documents::timeline::{ForkDocument, MarksDocument, SummaryDocument, TipDocument};
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// What a mark says besides its place, as bits.
 const FAILED: u8 = 1;
@@ -26,9 +26,12 @@ const ANNOTATED: u8 = 8;
 #[utoipa::path(get, path = "/sessions/{session}/marks", tag = "steps",
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = MarksDocument), (status = "default", body = Problem)))]
-pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<MarksDocument>, Problem> {
+pub async fn get(
+    State(work): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<MarksDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let query =
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
         let cursor = Cursor::new(engine.store.steps(workspace.record.id, &query)?);

@@ -18,9 +18,9 @@ use crate::documents::mind::{
     ThoughtDocument,
 };
 use crate::extract::{Json, Path, Query};
-use crate::page::{self, Page, Paging};
+use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Most changes that are told with a board.
 const CHANGES: usize = 200;
@@ -36,7 +36,7 @@ const LINES: usize = 50;
 /// Which moment of a board.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct At {
+pub struct BoardQuery {
     /// The moment, as a point: `#12`, `10 minutes ago`, a branch. Now, if nothing is said.
     pub at: Option<String>,
 }
@@ -57,7 +57,7 @@ pub struct Board {
 /// Which items.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Which {
+pub struct ItemQuery {
     /// Only items that refer to this one.
     pub about: Option<String>,
     /// Only items that say this.
@@ -67,7 +67,7 @@ pub struct Which {
 /// Which part of a graph.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Around {
+pub struct GraphQuery {
     /// What is around this item. The newest beliefs, if nothing is said.
     pub around: Option<String>,
     /// Most items to return, at most 400.
@@ -117,17 +117,17 @@ fn what_changed(diff: &Diff) -> Vec<(Item, &'static str)> {
 
 /// What a session thought at a moment, what changed since another one, and what to do next.
 #[utoipa::path(get, path = "/sessions/{session}/mind", tag = "mind",
-    params(("session" = String, Path, description = "The session"), At, Board),
+    params(("session" = String, Path, description = "The session"), BoardQuery, Board),
     responses((status = 200, body = MindDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(at): Query<At>,
+    Query(at): Query<BoardQuery>,
     Query(board): Query<Board>,
 ) -> Result<Json<MindDocument>, Problem> {
     let limit = Paging { limit: board.limit, after: None }.limit()?;
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let at = moment(&workspace, at.at.as_deref())?;
         let seen = workspace.mind_at(&session, &at)?;
         let before = before(&workspace, &session, &at, &seen, board.against.as_deref())?;
@@ -135,7 +135,7 @@ pub async fn get(
         let changes = what_changed(&diff);
         let mut describer = Describer::new(&workspace, &seen.mind, changes.iter().copied().collect());
         let mut parts = Vec::new();
-        let which = Which { about: None, find: board.find };
+        let which = ItemQuery { about: None, find: board.find };
         for kind in Kind::ALL {
             let list = List { session: &session, seen: &seen, kind, which: &which };
             let all = list.items(None);
@@ -177,7 +177,7 @@ struct List<'l> {
     session: &'l Session,
     seen: &'l Seen,
     kind: Kind,
-    which: &'l Which,
+    which: &'l ItemQuery,
 }
 
 impl List<'_> {
@@ -213,7 +213,7 @@ impl List<'_> {
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         let wanted = usize::try_from(limit + 1).unwrap_or(usize::MAX);
         let rows: Vec<(u64, Item)> = (after + 1..).zip(all.into_iter().skip(skipped).take(wanted)).collect();
-        let page = page::page(rows, limit, &self.about(), |(place, _)| *place, |(_, item)| *item);
+        let page = pagination::page(rows, limit, &self.about(), |(place, _)| *place, |(_, item)| *item);
         let mut items = Vec::with_capacity(page.items.len());
         for item in page.items {
             items.extend(describer.item(item)?);
@@ -227,14 +227,14 @@ impl List<'_> {
     params(
         ("session" = String, Path, description = "The session"),
         ("part" = String, Path, description = "`hypotheses`, `evidence`, `beliefs`, `contradictions`, `gaps`, `verifications`, `runs`, `notes` or `experiments`"),
-        At, Which, Paging,
+        BoardQuery, ItemQuery, Paging,
     ),
     responses((status = 200, body = Page<MindItemDocument>), (status = "default", body = Problem)))]
 pub async fn part(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, part)): Path<(String, String)>,
-    Query(at): Query<At>,
-    Query(which): Query<Which>,
+    Query(at): Query<BoardQuery>,
+    Query(which): Query<ItemQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<MindItemDocument>>, Problem> {
     let limit = paging.limit()?;
@@ -244,7 +244,7 @@ pub async fn part(
     })?;
     let about = which.about.as_deref().map(item).transpose()?;
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let seen = workspace.mind_at(&session, &moment(&workspace, at.at.as_deref())?)?;
         let list = List { session: &session, seen: &seen, kind, which: &which };
         let after = paging.position(&list.about())?.unwrap_or(0);
@@ -260,13 +260,13 @@ fn item(name: &str) -> Result<Item, Problem> {
 
 /// What rests on what at a moment: beliefs, the hypotheses they belong to, and what contradicts what.
 #[utoipa::path(get, path = "/sessions/{session}/mind/graph", tag = "mind",
-    params(("session" = String, Path, description = "The session"), At, Around),
+    params(("session" = String, Path, description = "The session"), BoardQuery, GraphQuery),
     responses((status = 200, body = MindGraphDocument), (status = "default", body = Problem)))]
 pub async fn graph(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(at): Query<At>,
-    Query(around): Query<Around>,
+    Query(at): Query<BoardQuery>,
+    Query(around): Query<GraphQuery>,
 ) -> Result<Json<MindGraphDocument>, Problem> {
     let most = match around.limit.unwrap_or(60) {
         limit if (1..=NODES).contains(&limit) => usize::try_from(limit).unwrap_or(usize::MAX),
@@ -274,7 +274,7 @@ pub async fn graph(
     };
     let centre = around.around.as_deref().map(item).transpose()?;
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let at = moment(&workspace, at.at.as_deref())?;
         let seen = workspace.mind_at(&session, &at)?;
         if let Some(centre) = centre {
@@ -307,11 +307,11 @@ pub async fn graph(
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = ConfidenceDocument), (status = "default", body = Problem)))]
 pub async fn confidence(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<ConfidenceDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let mut history = workspace.confidence_history(&session, MOMENTS)?;
         let now = workspace.mind_at(&session, &Moment::Now)?.mind;
         let mut order: Vec<u32> = now.in_order(Kind::Hypothesis).iter().map(|item| item.number).collect();

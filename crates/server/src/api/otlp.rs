@@ -26,9 +26,9 @@ use stepback_otlp::{Assembler, Encoding, Service, Taken, Unreadable, reply};
 
 use self::room::{Held, Room};
 use crate::problem::Problem;
-use crate::work::Work;
+use crate::state::AppState;
 
-pub use refusal::in_its_words;
+pub use refusal::otlp_errors;
 
 /// Bytes that a request may have, as it comes and unpacked. The protocol recommends this much.
 const LARGEST: usize = 64 << 20;
@@ -54,7 +54,7 @@ impl Default for Receiver {
 }
 
 /// The addresses that the protocol fixes.
-pub fn router() -> Router<Work> {
+pub fn router() -> Router<AppState> {
     Router::new()
         .route("/v1/traces", post(|work, request| http(work, request, Signal::Traces)))
         .route("/v1/logs", post(|work, request| http(work, request, Signal::Logs)))
@@ -68,7 +68,7 @@ fn no_metrics() -> Problem {
 }
 
 /// A request over HTTP.
-async fn http(State(work): State<Work>, request: Request, signal: Signal) -> Result<Response, Problem> {
+async fn http(State(work): State<AppState>, request: Request, signal: Signal) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let encoding = encoding(&parts.headers)?;
     let packed = body::packing(parts.headers.get(header::CONTENT_ENCODING))?;
@@ -109,7 +109,7 @@ fn content_type(encoding: Encoding) -> &'static str {
     }
 }
 
-impl Work {
+impl AppState {
     /// Reads what was sent and records it. What comes back is what could not be taken.
     async fn take_in(
         &self,

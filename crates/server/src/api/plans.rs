@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use stepback_engine::kept::Audience;
-use stepback_engine::rewind::{Prepared, Request};
+use stepback_engine::rewind::{PreparedRewind, RewindRequest};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::hash::{Hash, ObjectKind};
@@ -20,7 +20,7 @@ use crate::documents::plans::{AppliedDocument, KeptDocument, PlanDocument, Plann
 use crate::extract::{Json, OptionalJson, Path, relative};
 use crate::plans::{Kind, Question, Shown};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// What to go back to. Either a point, or the changes to take back: some by number, the last so many, or all.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -71,7 +71,7 @@ pub struct PlanOptions {
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewRewind,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn rewind(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewRewind>,
 ) -> Result<Response, Problem> {
@@ -84,7 +84,7 @@ pub async fn rewind(
         let session = new.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
         let within = |point: &String| resolved_within(workspace, point, session.as_ref());
         let target = new.point.as_ref().map(within).transpose()?;
-        Ok(Question::Rewind(Box::new(Request {
+        Ok(Question::Rewind(Box::new(RewindRequest {
             target,
             paths: new.paths,
             changes: new.changes,
@@ -106,7 +106,7 @@ pub async fn rewind(
     params(("workspace" = String, Path, description = "The workspace")), request_body = NewUndo,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn undo(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(new): Json<NewUndo>,
 ) -> Result<Response, Problem> {
@@ -122,7 +122,7 @@ pub async fn undo(
     params(("workspace" = String, Path, description = "The workspace")), request_body = Option<PlanOptions>,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn redo(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
@@ -135,7 +135,7 @@ pub async fn redo(
     request_body = Option<PlanOptions>,
     responses((status = 201, body = PlanDocument), (status = "default", body = Problem)))]
 pub async fn switch(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, branch)): Path<(String, String)>,
     OptionalJson(options): OptionalJson<PlanOptions>,
 ) -> Result<Response, Problem> {
@@ -155,14 +155,14 @@ fn operation(workspace: &Workspace<'_>, text: &str) -> Result<OpId, Problem> {
 }
 
 async fn create(
-    work: Work,
+    work: AppState,
     id: String,
     force: bool,
     question: impl FnOnce(&Workspace<'_>) -> Result<Question, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     let keeper = work.clone();
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         let question = question(&workspace)?;
         let (document, _) = planned(&workspace, &question, force)?;
         let place = format!("/api/v1/{}-plans/{}", document.kind, document.id);
@@ -176,13 +176,13 @@ async fn create(
 /// What will be done when somebody agrees.
 enum Deed {
     /// The workspace is taken somewhere.
-    Move(Box<Prepared>),
+    Move(Box<PreparedRewind>),
     /// An operation is taken back or brought back.
     Reverse(Box<Reversal>, Direction),
 }
 
 impl Deed {
-    fn prepared(&mut self) -> Option<&mut Prepared> {
+    fn prepared(&mut self) -> Option<&mut PreparedRewind> {
         match self {
             Self::Move(prepared) => Some(prepared),
             Self::Reverse(reversal, _) => match &mut **reversal {
@@ -247,7 +247,7 @@ fn planned(
     Ok((document, deed))
 }
 
-fn kept(work: &Work, kind: Kind, id: &str) -> Result<Shown, Problem> {
+fn kept(work: &AppState, kind: Kind, id: &str) -> Result<Shown, Problem> {
     work.plans().get(kind, id).ok_or_else(|| {
         let what = format!("{} plan", kind.name());
         Problem::unknown(&what, id)
@@ -256,11 +256,11 @@ fn kept(work: &Work, kind: Kind, id: &str) -> Result<Shown, Problem> {
 }
 
 /// Does what a plan says, if it is still what would happen.
-pub(super) async fn agree(work: Work, kind: Kind, id: String) -> Result<Json<AppliedDocument>, Problem> {
+pub(super) async fn agree(work: AppState, kind: Kind, id: String) -> Result<Json<AppliedDocument>, Problem> {
     let keeper = work.clone();
     work.run(move |engine| {
         let shown = kept(&keeper, kind, &id)?;
-        let workspace = work::opened(engine, shown.workspace)?;
+        let workspace = state::opened(engine, shown.workspace)?;
         let (document, deed) = planned(&workspace, &shown.question, shown.force)?;
         if document.id != id {
             let problem = Problem::new(
@@ -308,6 +308,6 @@ fn carry_out(
 }
 
 /// A plan as it was shown.
-pub(super) async fn look(work: Work, kind: Kind, id: String) -> Result<Json<PlanDocument>, Problem> {
+pub(super) async fn look(work: AppState, kind: Kind, id: String) -> Result<Json<PlanDocument>, Problem> {
     Ok(Json(kept(&work, kind, &id)?.document))
 }

@@ -9,7 +9,7 @@ use stepback_store::port::StoredCheckpoint;
 use crate::documents::StepDocument;
 use crate::extract::{Json, Path};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Longest point that is looked at, in bytes.
 pub const LONGEST: usize = 1000;
@@ -22,11 +22,11 @@ pub const LONGEST: usize = 1000;
     ),
     responses((status = 200, body = StepDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, point)): Path<(String, String)>,
 ) -> Result<Json<StepDocument>, Problem> {
     work.run(move |engine| {
-        let workspace = work::workspace(engine, &id)?;
+        let workspace = state::workspace(engine, &id)?;
         Ok(Json(StepDocument::of(&resolved(&workspace, &point)?)))
     })
     .await

@@ -21,9 +21,9 @@ use stepback_exchange::prices::Prices;
 use stepback_model::ids::WorkspaceId;
 use stepback_model::record::StepKind;
 use stepback_proxy::Timing;
-use stepback_rerun::answers::OnDifference;
+use stepback_rerun::replay_responder::OnDifference;
 use stepback_rerun::scratch::ScratchDirectory;
-use stepback_rerun::{Options, Surroundings};
+use stepback_rerun::{Options, RerunHost};
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
@@ -31,7 +31,7 @@ use super::points::resolved;
 use crate::documents::branches::BranchDocument;
 use crate::extract::{Json, Path, percent_encoded};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// So many run at once: each starts an agent.
 const AT_ONCE: usize = 4;
@@ -121,7 +121,7 @@ impl NewRerun {
     responses((status = 202, body = BranchDocument, headers(("location" = String, description = "Its branch"))),
         (status = "default", body = Problem)))]
 pub async fn begin(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(wanted): Json<NewRerun>,
 ) -> Result<Response, Problem> {
@@ -151,7 +151,7 @@ pub async fn begin(
 type Begun = Result<(WorkspaceId, Rerun), Problem>;
 
 fn play(
-    work: &Work,
+    work: &AppState,
     stage: &Stage,
     id: &str,
     wanted: &NewRerun,
@@ -169,7 +169,7 @@ fn play(
     let interrupted = Arc::new(AtomicBool::new(false));
     let mut known = None;
     let done = work.on_this_thread(|engine| {
-        let (workspace, session) = work::session(engine, id)?;
+        let (workspace, session) = state::session(engine, id)?;
         let from = wanted.from.as_deref().map(|point| resolved(&workspace, point)).transpose()?;
         let options = Options {
             from,
@@ -188,7 +188,7 @@ fn play(
                 .hint("try again when one has ended"));
         }
         let scratch = ScratchDirectory::create(engine.store.local_dir())?;
-        let around = Surroundings {
+        let around = RerunHost {
             dir: scratch.path(),
             program: &stage.program,
             store: &stage.store,
@@ -222,10 +222,10 @@ fn play(
     params(("workspace" = String, Path, description = "The workspace"), ("branch" = String, Path, description = "The branch")),
     responses((status = 204, description = "It is told to end"), (status = "default", body = Problem)))]
 pub async fn interrupt(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, branch)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
-    let place = work.run(move |engine| Ok(work::workspace(engine, &id)?.record.id)).await?;
+    let place = work.run(move |engine| Ok(state::workspace(engine, &id)?.record.id)).await?;
     match work.running().all().get(&(place, branch.clone())) {
         Some(interrupted) => {
             interrupted.store(true, Ordering::Relaxed);

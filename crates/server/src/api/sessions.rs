@@ -14,14 +14,14 @@ use utoipa::IntoParams;
 use super::find;
 use crate::documents::SessionDocument;
 use crate::extract::{Json, Path, Query};
-use crate::page::{self, Page, Paging};
+use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Which sessions.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wanted {
+pub struct SessionsQuery {
     /// Only those of this workspace; without it, those of all workspaces but the scratch directories of reruns.
     pub workspace: Option<String>,
     /// Only those of this agent.
@@ -38,12 +38,12 @@ pub struct Wanted {
 }
 
 /// Sessions, the one that did something last first.
-#[utoipa::path(get, path = "/sessions", tag = "sessions", params(Wanted, Paging), responses(
+#[utoipa::path(get, path = "/sessions", tag = "sessions", params(SessionsQuery, Paging), responses(
     (status = 200, body = Page<SessionDocument>), (status = "default", body = Problem)
 ))]
 pub async fn list(
-    State(work): State<Work>,
-    Query(wanted): Query<Wanted>,
+    State(work): State<AppState>,
+    Query(wanted): Query<SessionsQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<SessionDocument>>, Problem> {
     let about = ("sessions", format!("{wanted:?}"));
@@ -56,7 +56,7 @@ pub async fn list(
             return Err(Problem::unknown_word("status", status, &STATUSES));
         }
         let mut sessions = match &wanted.workspace {
-            Some(id) => engine.store.sessions(work::workspace(engine, id)?.record.id)?,
+            Some(id) => engine.store.sessions(state::workspace(engine, id)?.record.id)?,
             None => engine.project_sessions()?,
         };
         sessions.retain(|session| {
@@ -76,7 +76,7 @@ pub async fn list(
         sessions.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
         let document = |session: &Session| SessionDocument::of(session, status_of(session));
         let counted = if wanted.counts { sessions.clone() } else { Vec::new() };
-        let mut page = page::page(sessions, limit, &about, place, document);
+        let mut page = pagination::page(sessions, limit, &about, place, document);
         for (document, session) in page.items.iter_mut().zip(&counted) {
             document.steps = Some(count(engine, session, None)?);
             document.errors = Some(count(engine, session, Some(true))?);
@@ -112,9 +112,12 @@ fn stopped(engine: &Engine<'_>) -> Result<HashSet<SessionId>, Problem> {
 #[utoipa::path(get, path = "/sessions/{session}", tag = "sessions",
     params(("session" = String, Path, description = "Its id, the agent's id of it, or the beginning of either")),
     responses((status = 200, body = SessionDocument), (status = "default", body = Problem)))]
-pub async fn get(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<SessionDocument>, Problem> {
+pub async fn get(
+    State(work): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<SessionDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let is_stopped = workspace.control()?.stops()?.iter().any(|stop| stop.session == session.id);
         Ok(Json(SessionDocument::of(&session, status(&session, is_stopped, engine.env.now()))))
     })

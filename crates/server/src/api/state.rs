@@ -22,9 +22,9 @@ use crate::documents::StepDocument;
 use crate::documents::files::{FileDocument, RepositoryDocument, SlotsDocument, StateDocument};
 use crate::documents::timeline::MessageDocument;
 use crate::extract::{Json, Path, Query, percent_decoded, relative};
-use crate::page::{self, Page, Paging};
+use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Largest file that is sent in one piece.
 const LARGEST: u64 = 256 << 20;
@@ -42,7 +42,7 @@ fn moment<'e>(
     id: &str,
     number: u64,
 ) -> Result<(Workspace<'e>, Session, StoredCheckpoint), Problem> {
-    let (workspace, session) = work::session(engine, id)?;
+    let (workspace, session) = state::session(engine, id)?;
     let stored = numbered(engine, &workspace, &session, number)?;
     Ok((workspace, session, stored))
 }
@@ -63,7 +63,7 @@ fn known(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<Moment,
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Below, Paging),
     responses((status = 200, body = StateDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     Query(below): Query<Below>,
     Query(paging): Query<Paging>,
@@ -94,7 +94,7 @@ pub async fn get(
             }
         }
         let place = |(place, _): &(u64, FileDocument)| *place;
-        let shown = page::page(listing.found, limit, &about, place, |(_, file)| file.clone());
+        let shown = pagination::page(listing.found, limit, &about, place, |(_, file)| file.clone());
         Ok(Json(StateDocument {
             step: StepDocument::of(&stored),
             slots: SlotsDocument::of(&state),
@@ -164,7 +164,7 @@ impl Listing<'_> {
         (status = 304, description = "It is what is known already"),
         (status = "default", body = Problem)
     ))]
-pub async fn file(State(work): State<Work>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn file(State(work): State<AppState>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     // A name need not be UTF-8, so the address is taken apart here.
     let wrong = || Problem::unknown("page", "at this address");
     let (_, rest) = uri.path().split_once("/sessions/").ok_or_else(wrong)?;
@@ -227,7 +227,7 @@ pub async fn file(State(work): State<Work>, uri: Uri, headers: HeaderMap) -> Res
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Paging),
     responses((status = 200, body = Page<MessageDocument>), (status = "default", body = Problem)))]
 pub async fn conversation(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<MessageDocument>>, Problem> {
@@ -242,7 +242,7 @@ pub async fn conversation(
         let mut messages = messages(&session.agent, &lines);
         messages.retain(|message| message.number > after);
         messages.truncate(usize::try_from(limit + 1).unwrap_or(usize::MAX));
-        Ok(Json(page::page(messages, limit, &about, |message| message.number, MessageDocument::clone)))
+        Ok(Json(pagination::page(messages, limit, &about, |message| message.number, MessageDocument::clone)))
     })
     .await
 }
@@ -267,7 +267,7 @@ fn messages(agent: &str, lines: &[String]) -> Vec<MessageDocument> {
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/memory", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
     responses((status = 200, body = Option<Object>), (status = "default", body = Problem)))]
-pub async fn memory(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
+pub async fn memory(state: State<AppState>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
     slot(state, path, |state| state.memory).await
 }
 
@@ -275,7 +275,7 @@ pub async fn memory(state: State<Work>, path: Path<(String, u64)>) -> Result<Jso
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/task", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
     responses((status = 200, body = Option<Object>), (status = "default", body = Problem)))]
-pub async fn task(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
+pub async fn task(state: State<AppState>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
     slot(state, path, |state| state.task).await
 }
 
@@ -283,13 +283,13 @@ pub async fn task(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<
 #[utoipa::path(get, path = "/sessions/{session}/steps/{number}/state/env", tag = "state",
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
     responses((status = 200, body = Option<Object>), (status = "default", body = Problem)))]
-pub async fn env(state: State<Work>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
+pub async fn env(state: State<AppState>, path: Path<(String, u64)>) -> Result<Json<Value>, Problem> {
     slot(state, path, |state| state.env).await
 }
 
 /// A part of a state that is a JSON value; `null` if it was never seen.
 async fn slot(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     part: fn(&Moment) -> Option<Hash>,
 ) -> Result<Json<Value>, Problem> {

@@ -11,14 +11,14 @@ use utoipa::IntoParams;
 
 use crate::documents::{StepDetailDocument, StepDocument};
 use crate::extract::{Json, Path, Query};
-use crate::page::{self, Page, Paging};
+use crate::pagination::{self, Page, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Which steps.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct Wanted {
+pub struct SessionStepsQuery {
     /// Only of these kinds, separated by commas.
     pub kind: Option<String>,
     /// Only those about this tool or model.
@@ -51,17 +51,17 @@ pub(super) fn kinds(text: Option<&str>) -> Result<Vec<StepKind>, Problem> {
 
 /// The steps of a session.
 #[utoipa::path(get, path = "/sessions/{session}/steps", tag = "steps",
-    params(("session" = String, Path, description = "The session"), Wanted, Paging),
+    params(("session" = String, Path, description = "The session"), SessionStepsQuery, Paging),
     responses((status = 200, body = Page<StepDocument>), (status = "default", body = Problem)))]
 pub async fn list(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<SessionStepsQuery>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Page<StepDocument>>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let about = ("steps", session.id.to_string(), format!("{wanted:?}"));
         let at = paging.position(&about)?;
         let query = Steps {
@@ -78,7 +78,7 @@ pub async fn list(
         };
         let steps = engine.store.steps(workspace.record.id, &query)?;
         let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
-        Ok(Json(page::page(steps, limit, &about, number, StepDocument::of)))
+        Ok(Json(pagination::page(steps, limit, &about, number, StepDocument::of)))
     })
     .await
 }
@@ -88,11 +88,11 @@ pub async fn list(
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step")),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let stored = numbered(engine, &workspace, &session, number)?;
         Ok(Json(detailed(engine, &stored)?))
     })
@@ -115,7 +115,7 @@ pub struct Direction {
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn next(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     Query(direction): Query<Direction>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
@@ -127,7 +127,7 @@ pub async fn next(
     params(("session" = String, Path, description = "The session"), ("number" = u64, Path, description = "The step"), Direction),
     responses((status = 200, body = StepDetailDocument), (status = "default", body = Problem)))]
 pub async fn previous(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path((id, number)): Path<(String, u64)>,
     Query(direction): Query<Direction>,
 ) -> Result<Json<StepDetailDocument>, Problem> {
@@ -135,14 +135,14 @@ pub async fn previous(
 }
 
 async fn beside(
-    work: Work,
+    work: AppState,
     id: String,
     number: u64,
     direction: Direction,
     onwards: bool,
 ) -> Result<Json<StepDetailDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let query = Steps {
             session: Some(session.id),
             kinds: kinds(direction.kind.as_deref())?,

@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 
 use crate::documents::control::StopDocument;
 use crate::extract::{Json, Path};
-use crate::page::Page;
+use crate::pagination::Page;
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// Longest text that an agent is told, in bytes.
 const LONGEST: usize = 64 << 10;
@@ -74,7 +74,7 @@ pub(crate) fn stops(engine: &Engine<'_>) -> Result<Vec<(String, Control, Stop)>,
 /// Agents that wait, in every workspace, the longest waiting first.
 #[utoipa::path(get, path = "/stops", tag = "control",
     responses((status = 200, body = Page<StopDocument>), (status = "default", body = Problem)))]
-pub async fn list(State(work): State<Work>) -> Result<Json<Page<StopDocument>>, Problem> {
+pub async fn list(State(work): State<AppState>) -> Result<Json<Page<StopDocument>>, Problem> {
     work.run(|engine| {
         let items = stops(engine)?.iter().map(|(id, _, stop)| StopDocument::of(id, stop)).collect();
         Ok(Json(Page { items, next_cursor: None }))
@@ -87,7 +87,7 @@ pub async fn list(State(work): State<Work>) -> Result<Json<Page<StopDocument>>, 
     params(("stop" = String, Path, description = "Its id")), request_body = Say,
     responses((status = 200, body = StopDocument), (status = "default", body = Problem)))]
 pub async fn answer(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(say): Json<Say>,
 ) -> Result<Json<StopDocument>, Problem> {
@@ -126,11 +126,11 @@ fn sayable(text: String) -> Result<String, Problem> {
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
 pub async fn pause(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<ControlledDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         workspace.expect_running(&session, engine.env.now())?;
         workspace.control()?.pause(Some(session.id))?;
         Ok(Json(ControlledDocument { session: session.id.to_string(), paused: true, answered: None }))
@@ -143,11 +143,11 @@ pub async fn pause(
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
 pub async fn resume(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<ControlledDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let control = workspace.control()?;
         let was_paused = control.unpause(Some(session.id))?;
         let stop = control.stops()?.into_iter().find(|stop| stop.session == session.id);
@@ -173,13 +173,13 @@ pub async fn resume(
     params(("session" = String, Path, description = "The session")), request_body = NewMessage,
     responses((status = 200, body = ControlledDocument), (status = "default", body = Problem)))]
 pub async fn inject(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Json(message): Json<NewMessage>,
 ) -> Result<Json<ControlledDocument>, Problem> {
     let text = sayable(message.text)?;
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         workspace.expect_running(&session, engine.env.now())?;
         let control = workspace.control()?;
         control.say(session.id, &text)?;

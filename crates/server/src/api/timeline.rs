@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use stepback_engine::lines::Lines;
+use stepback_engine::branch_graph::Lines;
 use stepback_engine::timeline::{Cursor, is_error};
 use stepback_store::port::{Query as Steps, StoredCheckpoint};
 
@@ -13,22 +13,22 @@ use crate::documents::timeline::{
     TipDocument,
 };
 use crate::extract::{Json, Path, Query};
-use crate::page::{self, Paging};
+use crate::pagination::{self, Paging};
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// A session as something one can go through: what it is about, and its steps in order, each on its lane.
 #[utoipa::path(get, path = "/sessions/{session}/timeline", tag = "steps",
     params(("session" = String, Path, description = "The session"), Paging),
     responses((status = 200, body = TimelineDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<TimelineDocument>, Problem> {
     let limit = paging.limit()?;
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let about = ("timeline", session.id.to_string());
         let after = paging.position(&about)?.unwrap_or(0);
         let query = Steps { session: Some(session.id), oldest_first: true, ..Steps::default() };
@@ -41,7 +41,7 @@ pub async fn get(
         let number = |stored: &StoredCheckpoint| stored.checkpoint.step.number;
         let wanted = cursor.steps().iter().filter(|stored| number(stored) > after);
         let most = usize::try_from(limit + 1).unwrap_or(usize::MAX);
-        let shown = page::page(
+        let shown = pagination::page(
             wanted.take(most).collect(),
             limit,
             &about,
@@ -124,9 +124,12 @@ impl<'l> Lanes<'l> {
 #[utoipa::path(get, path = "/sessions/{session}/lines", tag = "steps",
     params(("session" = String, Path, description = "The session")),
     responses((status = 200, body = LinesDocument), (status = "default", body = Problem)))]
-pub async fn lines(State(work): State<Work>, Path(id): Path<String>) -> Result<Json<LinesDocument>, Problem> {
+pub async fn lines(
+    State(work): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Json<LinesDocument>, Problem> {
     work.run(move |engine| {
-        let (workspace, session) = work::session(engine, &id)?;
+        let (workspace, session) = state::session(engine, &id)?;
         let query =
             Steps { session: Some(session.id), oldest_first: true, hidden: Some(false), ..Steps::default() };
         let lines = workspace.lines_of(session.id)?;

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::find::moment;
 use crate::extract::{Json, Query};
 use crate::problem::Problem;
-use crate::work::Work;
+use crate::state::AppState;
 
 /// Calls that are looked at, the newest first: what each used is in its own record.
 const MOST: u64 = 20_000;
@@ -89,7 +89,7 @@ pub struct UsageDocument {
 #[utoipa::path(get, path = "/usage", tag = "upkeep", params(Since),
     responses((status = 200, body = UsageDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Query(since): Query<Since>,
 ) -> Result<Json<UsageDocument>, Problem> {
     work.run(move |engine| Ok(Json(usage(engine, since.since.as_deref().unwrap_or(USUAL))?))).await

@@ -4,15 +4,15 @@ use axum::extract::State;
 
 use crate::documents::WorkspaceDocument;
 use crate::extract::{Json, Path};
-use crate::page::Page;
+use crate::pagination::Page;
 use crate::problem::Problem;
-use crate::work::{self, Work};
+use crate::state::{self, AppState};
 
 /// All workspaces of the store but the scratch directories of reruns, oldest first.
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces", responses(
     (status = 200, body = Page<WorkspaceDocument>), (status = "default", body = Problem)
 ))]
-pub async fn list(State(work): State<Work>) -> Result<Json<Page<WorkspaceDocument>>, Problem> {
+pub async fn list(State(work): State<AppState>) -> Result<Json<Page<WorkspaceDocument>>, Problem> {
     work.run(|engine| {
         let items = engine.project_workspaces()?.iter().map(WorkspaceDocument::of).collect();
         Ok(Json(Page { items, next_cursor: None }))
@@ -25,8 +25,8 @@ pub async fn list(State(work): State<Work>) -> Result<Json<Page<WorkspaceDocumen
     params(("workspace" = String, Path, description = "Its id, or the beginning of it")),
     responses((status = 200, body = WorkspaceDocument), (status = "default", body = Problem)))]
 pub async fn get(
-    State(work): State<Work>,
+    State(work): State<AppState>,
     Path(id): Path<String>,
 ) -> Result<Json<WorkspaceDocument>, Problem> {
-    work.run(move |engine| Ok(Json(WorkspaceDocument::of(&work::workspace(engine, &id)?.record)))).await
+    work.run(move |engine| Ok(Json(WorkspaceDocument::of(&state::workspace(engine, &id)?.record)))).await
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use stepback_agents::Agent;
 use stepback_agents::answer::Answer;
-use stepback_engine::control::{Breakpoint, On, Stop};
+use stepback_engine::control::{Breakpoint, Condition, Stop};
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
 
@@ -35,12 +35,12 @@ impl BreakpointDocument {
     /// Of a breakpoint.
     pub fn of(breakpoint: &Breakpoint) -> Self {
         let (on, value) = match &breakpoint.on {
-            On::Tool { name } => ("tool", Some(name.clone())),
-            On::Iteration { number } => ("iteration", Some(number.to_string())),
-            On::Pattern { pattern } => ("pattern", Some(pattern.clone())),
-            On::Error => ("error", None),
-            On::Path { glob } => ("path", Some(glob.clone())),
-            On::Cost { usd } => ("cost", Some(usd.to_string())),
+            Condition::Tool { name } => ("tool", Some(name.clone())),
+            Condition::Iteration { number } => ("iteration", Some(number.to_string())),
+            Condition::Pattern { pattern } => ("pattern", Some(pattern.clone())),
+            Condition::Error => ("error", None),
+            Condition::Path { glob } => ("path", Some(glob.clone())),
+            Condition::Cost { usd } => ("cost", Some(usd.to_string())),
         };
         Self {
             id: breakpoint.id,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use stepback_engine::lines::Line;
+use stepback_engine::branch_graph::Line;
 use stepback_engine::timeline::Summary;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;

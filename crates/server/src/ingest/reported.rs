@@ -4,9 +4,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use stepback_agents::payload;
 use stepback_agents::record::redact_event;
-use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Report};
+use stepback_engine::recorder::{
+    CallOrigin, Conversation, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
+};
 use stepback_model::clip;
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::record::StepKind;
 use stepback_model::time::Timestamp;
 use utoipa::ToSchema;
@@ -100,16 +102,16 @@ pub enum NewTrouble {
 
 impl NewTrouble {
     /// The error, if there was one.
-    fn trouble(self) -> Option<Trouble> {
+    fn trouble(self) -> Option<ReportedError> {
         match self {
-            Self::Flag(is_set) => Trouble::reported(&is_set.into()),
-            Self::Text(message) => Trouble::reported(&message.into()),
+            Self::Flag(is_set) => ReportedError::reported(&is_set.into()),
+            Self::Text(message) => ReportedError::reported(&message.into()),
             Self::Whole { name, message, stack, cause } => {
                 let is_empty =
                     |text: &Option<String>| text.as_ref().is_none_or(|text| text.trim().is_empty());
                 let is_nothing =
                     message.trim().is_empty() && [&name, &stack, &cause].into_iter().all(is_empty);
-                (!is_nothing).then_some(Trouble { name, message, stack, cause })
+                (!is_nothing).then_some(ReportedError { name, message, stack, cause })
             }
         }
     }
@@ -117,7 +119,7 @@ impl NewTrouble {
 
 /// What holds for everything in a batch.
 #[derive(Clone, Copy, Debug)]
-pub struct Around<'a> {
+pub struct IngestContext<'a> {
     /// The agent of what names none.
     pub agent: Option<&'a str>,
     /// What stands for the ids of what has none, together with its place.
@@ -133,20 +135,24 @@ pub struct Said {
 }
 
 impl Conversation for Said {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         // All that was said before still counts; there is nothing to read it from again.
-        Some(Fresh { keep: u64::MAX, lines: self.lines.clone(), cursor: cursor.cloned().unwrap_or_default() })
+        Some(NewMessages {
+            keep: u64::MAX,
+            lines: self.lines.clone(),
+            cursor: cursor.cloned().unwrap_or_default(),
+        })
     }
 
-    fn turn(&self, _: &[&str], _: &str) -> Asked {
-        Asked { turn: None, settled: true }
+    fn turn(&self, _: &[&str], _: &str) -> CallOrigin {
+        CallOrigin { turn: None, settled: true }
     }
 }
 
 /// Something reported, ready to be recorded.
 pub struct Ready {
     /// The event, redacted and cut.
-    pub report: Report<'static>,
+    pub report: ReportedEvent<'static>,
     /// What was said with it.
     pub said: Option<Said>,
     /// How many bytes were left out of it.
@@ -154,7 +160,7 @@ pub struct Ready {
 }
 
 /// Reads one thing. `at` is its place in the batch.
-pub fn read(json: &str, at: usize, around: Around<'_>) -> Result<Ready, String> {
+pub fn read(json: &str, at: usize, around: IngestContext<'_>) -> Result<Ready, String> {
     if json.len() > LARGEST {
         return Err(format!("it has {} bytes, and at most {LARGEST} are taken", json.len()));
     }
@@ -162,7 +168,7 @@ pub fn read(json: &str, at: usize, around: Around<'_>) -> Result<Ready, String> 
     ready(new, at, around)
 }
 
-fn ready(new: NewStep, at: usize, around: Around<'_>) -> Result<Ready, String> {
+fn ready(new: NewStep, at: usize, around: IngestContext<'_>) -> Result<Ready, String> {
     let agent =
         new.agent.as_deref().or(around.agent).ok_or("it names no agent, and neither does the batch")?;
     for (what, name) in [
@@ -209,7 +215,8 @@ fn ready(new: NewStep, at: usize, around: Around<'_>) -> Result<Ready, String> {
         }
     }
     event.summary = payload::one_line(&summed_up(&event));
-    let mut learned = Learned { model: new.model, ended: new.ended, once: true, cost, ..Learned::default() };
+    let mut learned =
+        SessionUpdate { model: new.model, ended: new.ended, once: true, cost, ..SessionUpdate::default() };
     for (slot, value) in [
         (&mut learned.memory, new.memory),
         (&mut learned.tasks, new.tasks),
@@ -229,7 +236,8 @@ fn ready(new: NewStep, at: usize, around: Around<'_>) -> Result<Ready, String> {
     }
     let said = (!lines.is_empty()).then_some(Said { lines });
     let at = event.at.unwrap_or(around.now);
-    let report = Report { event, effect: Effect::None, at, conversation: None, paths: Vec::new(), learned };
+    let report =
+        ReportedEvent { event, effect: ScanPolicy::None, at, conversation: None, paths: Vec::new(), learned };
     Ok(Ready { report, said, left_out })
 }
 
@@ -268,7 +276,8 @@ mod tests {
 
     use super::*;
 
-    const AROUND: Around<'_> = Around { agent: Some("mine"), key: None, now: Timestamp::from_micros(7) };
+    const AROUND: IngestContext<'_> =
+        IngestContext { agent: Some("mine"), key: None, now: Timestamp::from_micros(7) };
 
     fn read(value: &Value) -> Result<Ready, String> {
         super::read(&value.to_string(), 3, AROUND)
@@ -280,7 +289,7 @@ mod tests {
         let event = &plain.report.event;
         assert_eq!((event.agent.as_str(), event.summary.as_str()), ("mine", "do it"));
         assert_eq!((plain.report.at, &event.key), (AROUND.now, &None));
-        let keyed = Around { key: Some("batch 1"), ..AROUND };
+        let keyed = IngestContext { key: Some("batch 1"), ..AROUND };
         let keyed = super::read(r#"{"session":"s","kind":"error","error":"it broke"}"#, 3, keyed).unwrap();
         assert_eq!(keyed.report.event.key.as_deref(), Some("batch 1 3"));
         assert_eq!(keyed.report.event.summary, "it broke");

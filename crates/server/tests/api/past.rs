@@ -39,7 +39,7 @@ fn a_timeline_tells_what_a_session_did_and_what_was_left_behind() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let target = place.engine().store.step_numbered(workspace.record.id, 1).unwrap();
-    let request = stepback_engine::rewind::Request { target, everything: true, ..Default::default() };
+    let request = stepback_engine::rewind::RewindRequest { target, everything: true, ..Default::default() };
     workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
     let timeline = place.get("/sessions/s/timeline").with(200);
     assert!(items(&timeline).iter().any(|step| step["rolled_back"] == true), "{timeline}");
@@ -76,7 +76,7 @@ fn marks_are_the_timeline_in_columns() {
     let engine = place.engine();
     let workspace = engine.workspace(&place.root).unwrap();
     let target = engine.store.step_numbered(workspace.record.id, 1).unwrap();
-    let request = stepback_engine::rewind::Request { target, everything: true, ..Default::default() };
+    let request = stepback_engine::rewind::RewindRequest { target, everything: true, ..Default::default() };
     workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
     let marks = place.get("/sessions/s/marks").with(200);
     assert!(
@@ -110,7 +110,7 @@ fn each_branch_has_a_lane_and_says_where_it_left_another() {
     // Back on main, and rewound there: what c2 did is left behind.
     switch("main");
     let target = engine.store.step_numbered(workspace.record.id, parting).unwrap();
-    let request = stepback_engine::rewind::Request { target, everything: true, ..Default::default() };
+    let request = stepback_engine::rewind::RewindRequest { target, everything: true, ..Default::default() };
     workspace.apply(workspace.prepare_rewind(&request).unwrap()).unwrap();
     place.call("s", "c4", "four", "4", false);
 

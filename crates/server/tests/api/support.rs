@@ -9,13 +9,15 @@ use std::time::Duration;
 use serde_json::Value;
 use stepback_engine::Engine;
 use stepback_engine::control::Stop;
-use stepback_engine::recorder::{Asked, Conversation, Effect, Fresh, Learned, Report};
+use stepback_engine::recorder::{
+    CallOrigin, Conversation, NewMessages, ReportedEvent, ScanPolicy, SessionUpdate,
+};
 use stepback_model::env::FrozenEnv;
-use stepback_model::event::{Event, Trouble};
+use stepback_model::event::{Event, ReportedError};
 use stepback_model::ids::SessionId;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 use stepback_model::time::Timestamp;
-use stepback_server::{Config, Server, Work, serve};
+use stepback_server::{AppState, Config, Server, serve};
 use stepback_store::Store;
 use stepback_store::embedded::EmbeddedStore;
 use stepback_worktree::rules::Budget;
@@ -36,14 +38,14 @@ pub struct Place {
 struct Lines(Vec<String>);
 
 impl Conversation for Lines {
-    fn fresh(&self, cursor: Option<&Value>) -> Option<Fresh> {
+    fn fresh(&self, cursor: Option<&Value>) -> Option<NewMessages> {
         let keep = cursor.and_then(Value::as_u64).unwrap_or(0);
         let lines = self.0.iter().skip(keep as usize).cloned().collect();
-        Some(Fresh { keep, lines, cursor: self.0.len().into() })
+        Some(NewMessages { keep, lines, cursor: self.0.len().into() })
     }
 
-    fn turn(&self, _: &[&str], _: &str) -> Asked {
-        Asked { settled: false, turn: None }
+    fn turn(&self, _: &[&str], _: &str) -> CallOrigin {
+        CallOrigin { settled: false, turn: None }
     }
 }
 
@@ -120,7 +122,7 @@ impl Place {
             origins: vec!["https://studio.example".to_owned()],
             ..Config::new("127.0.0.1:0".parse().unwrap(), top.join("token"))
         };
-        let server = serve(Work::new(store, Box::new(env(1)), 2), change(config))?;
+        let server = serve(AppState::new(store, Box::new(env(1)), 2), change(config))?;
         Ok(Self { server, root, store, env: env(2), _dir: dir })
     }
 
@@ -161,9 +163,9 @@ impl Place {
             let lock = workspace.lock_recording().unwrap();
             workspace.record(&lock, &self.report(session, kind, call, effect, failed)).unwrap();
         };
-        record(StepKind::ToolStart, Effect::Before);
+        record(StepKind::ToolStart, ScanPolicy::Before);
         self.write(file, text);
-        record(StepKind::ToolEnd, Effect::After);
+        record(StepKind::ToolEnd, ScanPolicy::After);
     }
 
     /// Records that something was said in a session of `agent`: these are the lines of its conversation so far.
@@ -172,7 +174,7 @@ impl Place {
         let workspace = engine.workspace(&self.root).unwrap();
         let lines = Lines(lines.iter().map(|line| (*line).to_owned()).collect());
         let key = format!("said {}", lines.0.len());
-        let keep = Effect::Keep(Trigger::Automatic);
+        let keep = ScanPolicy::Keep(Trigger::Automatic);
         let mut report = self.report(session, StepKind::UserInput, &key, keep, false);
         report.event.agent = agent.into();
         report.event.call = None;
@@ -186,9 +188,9 @@ impl Place {
         session: &str,
         kind: StepKind,
         call: &str,
-        effect: Effect,
+        effect: ScanPolicy,
         failed: bool,
-    ) -> Report<'r> {
+    ) -> ReportedEvent<'r> {
         let failed = failed && kind == StepKind::ToolEnd;
         let event = Event {
             agent: "test".into(),
@@ -202,13 +204,21 @@ impl Place {
             summary: format!("{} {call}", kind.as_str()),
             input: Some(serde_json::json!({ "call": call })),
             output: None,
-            error: failed.then(|| Trouble { message: "it went wrong".into(), ..Trouble::default() }),
+            error: failed
+                .then(|| ReportedError { message: "it went wrong".into(), ..ReportedError::default() }),
             duration: None,
             metadata: None,
             raw: None,
         };
         let at = stepback_model::env::Env::now(&self.env);
-        Report { event, effect, at, conversation: None, paths: Vec::new(), learned: Learned::default() }
+        ReportedEvent {
+            event,
+            effect,
+            at,
+            conversation: None,
+            paths: Vec::new(),
+            learned: SessionUpdate::default(),
+        }
     }
 
     /// An agent of a session waits from now on.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::{self, Next};
-use stepback_mcp::http::{self, Offers};
+use stepback_mcp::http::{self, ServiceLocator};
 use stepback_mcp::rpc::Refusal;
 use stepback_mcp::service::Service;
 use stepback_server::{Guard, Token};
@@ -20,7 +20,7 @@ use crate::fixture::Fixture;
 
 struct Fixtures;
 
-impl Offers for Fixtures {
+impl ServiceLocator for Fixtures {
     fn service(&self, _: &Uri) -> Result<Arc<dyn Service>, Refusal> {
         Ok(Arc::new(Fixture))
     }

@@ -1,7 +1,7 @@
 //! The words of commands that find steps: search, query and bisect.
 
 use clap::{Args, ValueEnum};
-use stepback_store::port::{By, ORDERS};
+use stepback_store::port::{ORDERS, SortKey};
 
 /// Examples of `search`.
 pub const SEARCH: &str = "\
@@ -143,11 +143,11 @@ pub enum Order {
 
 impl Order {
     /// What steps are ordered by, and whether the oldest or shortest comes first.
-    pub fn meaning(self) -> (By, bool) {
+    pub fn meaning(self) -> (SortKey, bool) {
         let name = self.to_possible_value();
         let known =
             ORDERS.iter().find(|(known, _, _)| name.as_ref().is_some_and(|name| name.get_name() == *known));
-        known.map_or((By::Commit, false), |(_, by, oldest_first)| (*by, *oldest_first))
+        known.map_or((SortKey::Commit, false), |(_, by, oldest_first)| (*by, *oldest_first))
     }
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 // Which session a command is about.
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct SessionArg {
     /// The session: the beginning of its id, ours or the agent's [default: the agent that waits, else the last at work]
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
@@ -170,7 +170,7 @@ pub enum Branch {
         #[arg(long, value_name = "PROMPT")]
         resume: Option<String>,
         #[command(flatten)]
-        agree: super::Agree,
+        agree: super::ConfirmArgs,
     },
     /// List branches
     #[command(after_help = "Examples:\n  stepback branch list")]
@@ -184,7 +184,7 @@ pub enum Branch {
         #[arg(long)]
         reasoning: bool,
         #[command(flatten)]
-        agree: super::Agree,
+        agree: super::ConfirmArgs,
     },
     /// Give another name to a branch
     #[command(after_help = "Examples:\n  stepback branch rename try-redis redis")]

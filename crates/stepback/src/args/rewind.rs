@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Agree;
+use super::ConfirmArgs;
 
 // Going back.
 #[derive(Debug, Args)]
@@ -51,5 +51,5 @@ pub struct Rewind {
     #[arg(long, value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
     #[command(flatten)]
-    pub agree: Agree,
+    pub agree: ConfirmArgs,
 }

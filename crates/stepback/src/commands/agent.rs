@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stepback_agents::payload::{one_line, visible};
 use stepback_builtin::provider::{Dialect, Http, Post, ScriptError, Scripted};
-use stepback_builtin::{Happening, NAME, Options, Outcome, Provider, Why};
+use stepback_builtin::{ExitReason, NAME, Options, Outcome, Provider, RunEvent};
 use stepback_engine::{EngineError, Workspace};
 use stepback_exchange::Response;
 use stepback_model::conversation;
@@ -22,7 +22,7 @@ use stepback_proxy::Limits;
 use stepback_proxy::client::Client;
 use stepback_rerun::builtin::Beginning;
 
-use super::Answer;
+use super::CommandResult;
 use crate::args::live::Agent;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -43,7 +43,7 @@ struct Wish<'a> {
 }
 
 /// `agent`
-pub fn agent(context: &Context, arguments: &Agent) -> Answer {
+pub fn agent(context: &Context, arguments: &Agent) -> CommandResult {
     if let Some(file) = &arguments.again {
         return again(context, file);
     }
@@ -62,7 +62,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
     let prices = context.prices()?;
     let json = context.json;
     let paint = Paint::stdout();
-    let mut watch = |happening: Happening<'_>| {
+    let mut watch = |happening: RunEvent<'_>| {
         if !json {
             narrate(paint, happening);
         }
@@ -85,7 +85,7 @@ pub fn agent(context: &Context, arguments: &Agent) -> Answer {
 }
 
 /// The part of a rerun that runs behind the fence: a recording answers at the address that the file names.
-fn again(context: &Context, file: &Path) -> Answer {
+fn again(context: &Context, file: &Path) -> CommandResult {
     let beginning = Beginning::load(file)?;
     let stop = stop_on_signals()?;
     let key = Some("a-recording-needs-no-key".to_owned());
@@ -96,7 +96,7 @@ fn again(context: &Context, file: &Path) -> Answer {
     let workspace = context.workspace(&engine)?;
     let prices = context.prices()?;
     let paint = Paint::stdout();
-    let mut watch = |happening: Happening<'_>| narrate(paint, happening);
+    let mut watch = |happening: RunEvent<'_>| narrate(paint, happening);
     let price = |model: &str, usage: &_| prices.cost(model, usage);
     let outcome = beginning.play(&workspace, &mut provider, stop, &price, &mut watch)?;
     Ok(told(context.json, &outcome))
@@ -285,7 +285,7 @@ fn of_session(workspace: &Workspace<'_>, session: &str) -> Result<Begin, Failure
 }
 
 /// Says what happens, as it happens. A reader that goes away does not end the agent.
-fn narrate(paint: Paint, happening: Happening<'_>) {
+fn narrate(paint: Paint, happening: RunEvent<'_>) {
     let who = |worker: Option<&str>| match worker {
         Some(worker) => {
             let name = worker.rsplit_once(' ').map_or(worker, |(name, _)| name);
@@ -295,16 +295,16 @@ fn narrate(paint: Paint, happening: Happening<'_>) {
     };
     let mut out = std::io::stdout().lock();
     let _ = match happening {
-        Happening::Said { worker, text } => {
+        RunEvent::Said { worker, text } => {
             let text = text.trim().lines().map(visible).collect::<Vec<_>>().join("\n");
             writeln!(out, "{}{text}", who(worker))
         }
-        Happening::Calls { worker, summary } => {
+        RunEvent::Calls { worker, summary } => {
             writeln!(out, "{}{} {}", who(worker), paint.dim("→"), paint.strong(summary))
         }
         // Its last words were just shown; and that a file was written is what the call said.
-        Happening::Called { tool: "delegate" | "write" | "edit", result, .. } if !result.failed => Ok(()),
-        Happening::Called { result, .. } => {
+        RunEvent::Called { tool: "delegate" | "write" | "edit", result, .. } if !result.failed => Ok(()),
+        RunEvent::Called { result, .. } => {
             let lines = result.text.lines().count();
             let first = one_line(&result.text);
             let more = if lines > 1 {
@@ -315,13 +315,13 @@ fn narrate(paint: Paint, happening: Happening<'_>) {
             let text = format!("    {first}{more}");
             writeln!(out, "{}", if result.failed { paint.bad(text) } else { paint.dim(text) })
         }
-        Happening::Told { text } => writeln!(out, "{}", paint.note(format!("told: {}", one_line(text)))),
-        Happening::Waits => writeln!(
+        RunEvent::Told { text } => writeln!(out, "{}", paint.note(format!("told: {}", one_line(text)))),
+        RunEvent::Waits => writeln!(
             out,
             "{}",
             paint.note("    stopped; \"stepback inspect\" shows where, \"stepback resume\" lets it go on")
         ),
-        Happening::Retries { why } => {
+        RunEvent::Retries { why } => {
             writeln!(out, "{}", paint.note(format!("{}; asking again", one_line(why))))
         }
     };
@@ -331,7 +331,7 @@ fn narrate(paint: Paint, happening: Happening<'_>) {
 /// Says what came of it.
 fn told(json: bool, outcome: &Outcome) -> ExitCode {
     let failed = match &outcome.ended {
-        Why::Failed(trouble) => Some(trouble),
+        ExitReason::Failed(trouble) => Some(trouble),
         _ => None,
     };
     let hint = "what happened is recorded; \"stepback log\" shows it";
@@ -358,9 +358,9 @@ fn told(json: bool, outcome: &Outcome) -> ExitCode {
         format!("{}, {}{cost}", output::count(outcome.turns, "turn"), output::count(outcome.steps, "step"));
     let short = outcome.session.short();
     let ended = match outcome.ended {
-        Why::Done => "Done",
-        Why::MaxTurns => "Stopped after as many turns as it may have (--max-turns)",
-        Why::Interrupted => "Interrupted",
+        ExitReason::Done => "Done",
+        ExitReason::MaxTurns => "Stopped after as many turns as it may have (--max-turns)",
+        ExitReason::Interrupted => "Interrupted",
         _ => "Ended",
     };
     output::say_for_people(
@@ -368,8 +368,8 @@ fn told(json: bool, outcome: &Outcome) -> ExitCode {
         &format!("{ended}: {counts}. \"stepback log --session {short}\" shows them."),
     );
     match outcome.ended {
-        Why::Done => ExitCode::SUCCESS,
-        Why::Interrupted => ExitCode::from(INTERRUPTED),
+        ExitReason::Done => ExitCode::SUCCESS,
+        ExitReason::Interrupted => ExitCode::from(INTERRUPTED),
         _ => ExitCode::from(Kind::Partial as u8),
     }
 }

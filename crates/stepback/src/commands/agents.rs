@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use stepback_agents::install::{self, Direction, Place, Plan, Scope};
+use stepback_agents::install::{self, Direction, Plan, Scope, SettingsPaths};
 use stepback_agents::transcript::{self, Cursor};
 use stepback_agents::{Agent, import};
 
 use super::share::Found;
-use super::{Answer, DONE};
+use super::{CommandResult, DONE};
 use crate::args::live::Init;
 use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
@@ -24,11 +24,11 @@ fn agent_named(name: &str) -> Result<Agent, Failure> {
 }
 
 /// Where settings are, as the agents' own variables say.
-pub fn place(workspace: &Path) -> Result<Place, Failure> {
+pub fn place(workspace: &Path) -> Result<SettingsPaths, Failure> {
     let home = context::home().ok_or_else(|| {
         Failure::new(Kind::System, "HOME is not set, so the agents' settings cannot be found")
     })?;
-    let mut place = Place::usual(&home, workspace);
+    let mut place = SettingsPaths::usual(&home, workspace);
     if let Some(dir) = context::variable("CLAUDE_CONFIG_DIR") {
         place.claude_dir = dir;
     }
@@ -50,7 +50,7 @@ pub fn binary() -> Result<PathBuf, Failure> {
 }
 
 /// `init`
-pub fn init(directory: &Path, json: bool, arguments: &Init) -> Answer {
+pub fn init(directory: &Path, json: bool, arguments: &Init) -> CommandResult {
     let root = context::natural_root(directory);
     let place = place(&root)?;
     let path: Vec<PathBuf> =
@@ -111,7 +111,7 @@ pub fn refused(error: install::InstallError) -> Failure {
     Failure::new(Kind::Refused, error.to_string())
 }
 
-fn report(plan: &Plan, place: &Place, arguments: &Init) {
+fn report(plan: &Plan, place: &SettingsPaths, arguments: &Init) {
     let paint = Paint::stdout();
     let title = paint.strong(plan.agent.title());
     if plan.is_nothing() {
@@ -128,7 +128,7 @@ fn report(plan: &Plan, place: &Place, arguments: &Init) {
 }
 
 /// `import`
-pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> Answer {
+pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> CommandResult {
     let path = context.directory.join(path);
     if !path.exists() {
         return Err(Failure::new(Kind::System, format!("{} does not exist", path.display())));
@@ -196,7 +196,7 @@ pub fn import(context: &Context, path: &Path, agent: Option<&str>) -> Answer {
 }
 
 /// `settings`
-pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> Answer {
+pub fn settings(context: &Context, key: Option<&str>, value: Option<&str>) -> CommandResult {
     let mut settings = Settings::load(context.place().local())?;
     let known = |key: &str| {
         KNOWN.iter().find(|known| known.key == key).ok_or_else(|| {

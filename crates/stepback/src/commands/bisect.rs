@@ -10,7 +10,7 @@ use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff as engine_diff};
 use stepback_store::port::StoredCheckpoint;
 
-use super::{Answer, DONE, diff, status, view};
+use super::{CommandResult, DONE, diff, status, view};
 use crate::args::find::Bisect;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -30,7 +30,7 @@ struct Probe {
 }
 
 /// `bisect`
-pub fn bisect(context: &Context, arguments: &Bisect) -> Answer {
+pub fn bisect(context: &Context, arguments: &Bisect) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let line = candidates(context, &workspace, arguments)?;
@@ -96,13 +96,13 @@ fn candidates(
     arguments: &Bisect,
 ) -> Result<Vec<StoredCheckpoint>, Failure> {
     let bad = context.resolve(workspace, arguments.bad.as_deref().unwrap_or("@"))?;
-    let bad = workspace.kept_base(&bad)?;
+    let bad = workspace.nearest_checkpoint(&bad)?;
     let mut line = workspace.ancestry(&bad)?;
     line.reverse();
     let first = line.iter().rposition(|stored| stored.purged).map_or(0, |at| at + 1);
     line.drain(..first);
     if let Some(good) = &arguments.good {
-        let good = workspace.kept_base(&context.resolve(workspace, good)?)?;
+        let good = workspace.nearest_checkpoint(&context.resolve(workspace, good)?)?;
         let at = line.iter().position(|stored| stored.checkpoint.step.id == good.checkpoint.step.id);
         let at = at.ok_or_else(|| {
             Failure::new(Kind::Point, format!("{} does not lead to {}", describe(&good), describe(&bad)))
@@ -195,7 +195,7 @@ fn conclude(
     line: &[StoredCheckpoint],
     found: &Found,
     probes: &[(usize, Probe)],
-) -> Answer {
+) -> CommandResult {
     let items: Vec<Value> = probes
         .iter()
         .rev()

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stepback_engine::compare::{Conversations, Side};
-use stepback_engine::reruns::{Fate, Rerun};
+use stepback_engine::reruns::{Rerun, RerunStatus};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, compare};
 use stepback_model::change::ChangeKind;
@@ -13,15 +13,15 @@ use stepback_model::record::{Annotation, Trigger};
 use stepback_model::state::State;
 use stepback_store::port::StoredCheckpoint;
 
-use super::{Answer, DONE, conversation, mind, rewind};
-use crate::args::Agree;
+use super::{CommandResult, DONE, conversation, mind, rewind};
+use crate::args::ConfirmArgs;
 use crate::args::live::Branch;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
 /// `branch …`
-pub fn run(context: &Context, command: &Branch) -> Answer {
+pub fn run(context: &Context, command: &Branch) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     match command {
@@ -74,7 +74,7 @@ pub fn run(context: &Context, command: &Branch) -> Answer {
     }
 }
 
-fn done(context: &Context, name: &str, line: &str) -> Answer {
+fn done(context: &Context, name: &str, line: &str) -> CommandResult {
     match context.json {
         true => output::document(&json!({ "id": name })),
         false => {
@@ -92,8 +92,8 @@ fn create_and_go_on(
     name: &str,
     from: &StoredCheckpoint,
     prompt: &str,
-    agree: &Agree,
-) -> Answer {
+    agree: &ConfirmArgs,
+) -> CommandResult {
     // Before anything is written: a conversation that cannot go on must not leave half of it done.
     let planned = conversation::plan_at(context, workspace, from, None, Some(prompt))?;
     let prepared = workspace.prepare_switch_to_new(name, from)?;
@@ -118,7 +118,7 @@ fn create(
     from: &StoredCheckpoint,
     worktree: Option<&Path>,
     resume: Option<&str>,
-) -> Answer {
+) -> CommandResult {
     // Before anything is written for it.
     workspace.check_new_branch(name)?;
     let state = State::load(workspace.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
@@ -175,7 +175,7 @@ fn create(
     }
 }
 
-fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
+fn list(context: &Context, workspace: &Workspace<'_>) -> CommandResult {
     let branches = workspace.branches()?;
     let reruns = workspace.reruns()?;
     let rerun = |name: &str| reruns.iter().find(|rerun| rerun.branch == name);
@@ -222,7 +222,7 @@ fn list(context: &Context, workspace: &Workspace<'_>) -> Answer {
             output::line(format!("    {}", paint.dim(about(rerun))));
         }
     }
-    for rerun in unfinished.filter(|rerun| rerun.status != Fate::Failed) {
+    for rerun in unfinished.filter(|rerun| rerun.status != RerunStatus::Failed) {
         output::line(format!("  {:<20} {}", paint.strong(&rerun.branch), paint.dim(about(rerun))));
     }
     DONE
@@ -240,7 +240,7 @@ fn about(rerun: &Rerun) -> String {
     about
 }
 
-fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> Answer {
+fn compare_branches(context: &Context, workspace: &Workspace<'_>, a: &str, b: &str) -> CommandResult {
     let tip = |name: &str| -> Result<StoredCheckpoint, Failure> {
         workspace.branch_tip(name)?.ok_or_else(|| {
             let known = workspace.branch_names().unwrap_or_default().join(", ");

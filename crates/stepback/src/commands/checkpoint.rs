@@ -5,12 +5,17 @@ use stepback_engine::checkpoint::checked;
 use stepback_engine::workspace::describe;
 use stepback_model::record::{Annotation, StepKind, Trigger};
 
-use super::{Answer, DONE, view};
+use super::{CommandResult, DONE, view};
 use crate::context::Context;
 use crate::output::{self, Paint};
 
 /// `checkpoint create`
-pub fn create(context: &Context, label: Option<String>, note: Option<String>, tags: Vec<String>) -> Answer {
+pub fn create(
+    context: &Context,
+    label: Option<String>,
+    note: Option<String>,
+    tags: Vec<String>,
+) -> CommandResult {
     let annotation = checked(Annotation { label, note, tags })?;
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
@@ -47,7 +52,7 @@ pub fn create(context: &Context, label: Option<String>, note: Option<String>, ta
 }
 
 /// `checkpoint list`
-pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool) -> Answer {
+pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let wanted = find.map(str::to_lowercase);
@@ -88,12 +93,18 @@ pub fn list(context: &Context, tag: Option<&str>, find: Option<&str>, all: bool)
 }
 
 /// `checkpoint show`
-pub fn show(context: &Context, point: &str) -> Answer {
-    super::past::at(context, point)
+pub fn show(context: &Context, point: &str) -> CommandResult {
+    super::inspect::at(context, point)
 }
 
 /// `checkpoint annotate`
-pub fn annotate(context: &Context, point: &str, note: &str, label: Option<&str>, tags: &[String]) -> Answer {
+pub fn annotate(
+    context: &Context,
+    point: &str,
+    note: &str,
+    label: Option<&str>,
+    tags: &[String],
+) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let mut stored = context.resolve(&workspace, point)?;
@@ -122,7 +133,7 @@ pub fn annotate(context: &Context, point: &str, note: &str, label: Option<&str>,
 }
 
 /// `checkpoint delete`
-pub fn delete(context: &Context, point: &str) -> Answer {
+pub fn delete(context: &Context, point: &str) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let stored = context.resolve(&workspace, point)?;

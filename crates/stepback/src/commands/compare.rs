@@ -9,8 +9,8 @@ use stepback_engine::{Engine, Workspace};
 use stepback_model::change::Change;
 use stepback_model::point::is_number;
 
-use super::{Answer, DONE, sessions, view};
-use crate::args::play::Compare;
+use super::{CommandResult, DONE, sessions, view};
+use crate::args::viewers::Compare;
 use crate::context::Context;
 use crate::diff_view;
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ const LISTED: usize = 20;
 const ENOUGH: usize = 4;
 
 /// `compare`
-pub fn compare(context: &Context, arguments: &Compare) -> Answer {
+pub fn compare(context: &Context, arguments: &Compare) -> CommandResult {
     let engine = context.engine();
     let a = side(context, &engine, &arguments.a)?;
     let b = side(context, &engine, &arguments.b)?;

@@ -4,21 +4,21 @@ use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::answer::Answer as HookAnswer;
 use stepback_agents::transcript::{Part, Role};
-use stepback_engine::control::{Answer as Said, Breakpoint as Stored, Control, On, Stop};
+use stepback_engine::control::{Answer as Said, Breakpoint as Stored, Condition, Control, Stop};
 use stepback_engine::session::{seen, status, why_not_running};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::conversation;
 use stepback_model::record::Session;
 use stepback_model::state::State;
 
-use super::{Answer, DONE, sessions};
+use super::{CommandResult, DONE, sessions};
 use crate::args::live::{AddBreakpoint, Breakpoint};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
 /// `breakpoint …`
-pub fn breakpoint(context: &Context, command: &Breakpoint) -> Answer {
+pub fn breakpoint(context: &Context, command: &Breakpoint) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
     let control = workspace.control()?;
@@ -72,7 +72,7 @@ pub fn breakpoint(context: &Context, command: &Breakpoint) -> Answer {
     }
 }
 
-fn wanted(add: &AddBreakpoint) -> Result<On, Failure> {
+fn wanted(add: &AddBreakpoint) -> Result<Condition, Failure> {
     let usage = |what: &str| Failure::new(Kind::Usage, what.to_string());
     let value = || {
         add.value.clone().ok_or_else(|| {
@@ -81,16 +81,16 @@ fn wanted(add: &AddBreakpoint) -> Result<On, Failure> {
         })
     };
     Ok(match add.kind.as_str() {
-        "tool" => On::Tool { name: value()? },
-        "pattern" => On::Pattern { pattern: value()? },
-        "path" => On::Path { glob: value()? },
-        "iteration" => On::Iteration {
+        "tool" => Condition::Tool { name: value()? },
+        "pattern" => Condition::Pattern { pattern: value()? },
+        "path" => Condition::Path { glob: value()? },
+        "iteration" => Condition::Iteration {
             number: value()?.parse().map_err(|_| usage("an iteration is a number, such as 20"))?,
         },
-        "cost" => On::Cost {
+        "cost" => Condition::Cost {
             usd: value()?.parse().map_err(|_| usage("a cost is a number of dollars, such as 2.50"))?,
         },
-        _ => On::Error,
+        _ => Condition::Error,
     })
 }
 
@@ -102,7 +102,7 @@ fn found(found: bool, id: u64) -> Result<(), Failure> {
     }
 }
 
-fn switch(context: &Context, control: &Control, id: u64, enabled: bool) -> Answer {
+fn switch(context: &Context, control: &Control, id: u64, enabled: bool) -> CommandResult {
     let there = control.change_breakpoints(|all| {
         let mut there = false;
         for item in all.items.iter_mut().filter(|item| item.id == id) {
@@ -117,7 +117,7 @@ fn switch(context: &Context, control: &Control, id: u64, enabled: bool) -> Answe
     DONE
 }
 
-fn list(context: &Context, control: &Control) -> Answer {
+fn list(context: &Context, control: &Control) -> CommandResult {
     let all = control.breakpoints()?;
     if context.json {
         output::document(&json!({ "items": all.items.iter().rev().collect::<Vec<_>>() }));
@@ -158,7 +158,7 @@ fn said(context: &Context, document: Value, line: &str) {
 }
 
 /// `pause`
-pub fn pause(context: &Context, session: Option<&str>) -> Answer {
+pub fn pause(context: &Context, session: Option<&str>) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let session = session.map(|text| sessions::pick_running(context, &workspace, Some(text))).transpose()?;
@@ -181,7 +181,7 @@ pub fn pause(context: &Context, session: Option<&str>) -> Answer {
 }
 
 /// `resume`, and `step` with `again`
-pub fn resume(context: &Context, session: Option<&str>, again: bool) -> Answer {
+pub fn resume(context: &Context, session: Option<&str>, again: bool) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let control = workspace.control()?;
@@ -219,13 +219,13 @@ fn who(stop: &Stop) -> &str {
 }
 
 /// `deny`
-pub fn deny(context: &Context, session: Option<&str>, reason: Option<&str>) -> Answer {
+pub fn deny(context: &Context, session: Option<&str>, reason: Option<&str>) -> CommandResult {
     let reason = reason.unwrap_or("The user refused this call.").to_string();
     answer(context, session, &Said::Deny { reason })
 }
 
 /// `edit-input`
-pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> Answer {
+pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     let input: Value = serde_json::from_str(text).map_err(|error| {
         Failure::new(Kind::Usage, format!("the input is not JSON: {error}"))
             .hint("\"stepback inspect input\" shows the present one")
@@ -237,7 +237,7 @@ pub fn edit_input(context: &Context, session: Option<&str>, text: &str) -> Answe
     answer(context, session, &Said::Edit { input })
 }
 
-fn answer(context: &Context, session: Option<&str>, answer: &Said) -> Answer {
+fn answer(context: &Context, session: Option<&str>, answer: &Said) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let control = workspace.control()?;
@@ -273,7 +273,7 @@ fn takes_input(stop: &Stop) -> bool {
 }
 
 /// `inject`
-pub fn inject(context: &Context, session: Option<&str>, text: &str) -> Answer {
+pub fn inject(context: &Context, session: Option<&str>, text: &str) -> CommandResult {
     if text.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "there is nothing to say"));
     }
@@ -306,7 +306,7 @@ fn nobody_waits() -> Failure {
 }
 
 /// `inspect`
-pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> Answer {
+pub fn inspect(context: &Context, session: Option<&str>, what: Option<&str>) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let control = workspace.control()?;

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use serde_json::{Value, json};
-use stepback_agents::fork::{self, ForkError, Mode, Onward, Planned, Ready};
+use stepback_agents::fork::{self, ForkError, ForkRequest, Mode, Planned, Ready};
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::record::Session;
 use stepback_store::port::{Query, StoredCheckpoint};
 
-use super::{Answer, DONE};
+use super::{CommandResult, DONE};
 use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
@@ -59,15 +59,15 @@ pub fn plan_at(
 ) -> Result<Planned, Failure> {
     let session = session_of(workspace, target)?;
     if session.agent == stepback_builtin::NAME {
-        let unusual = crate::place::Place::find(None).ok().as_ref() != Some(context.place());
+        let unusual = crate::store_location::StoreLocation::find(None).ok().as_ref() != Some(context.place());
         let store = unusual.then(|| context.place().argument());
         let id = context.fresh_id();
-        return Ok(stepback_builtin::onward(workspace, session, target, store, cwd, prompt, id)?);
+        return Ok(stepback_builtin::resume(workspace, session, target, store, cwd, prompt, id)?);
     }
     let home = context::agents_home().ok_or_else(|| {
         Failure::new(Kind::System, "HOME is not set, so the agent's conversations cannot be found")
     })?;
-    let onward = Onward {
+    let onward = ForkRequest {
         cwd,
         id: context.fresh_id(),
         now: context.now(),
@@ -139,7 +139,7 @@ pub fn document(continued: &Continued) -> Value {
 }
 
 /// Prints the command that goes on, or runs it.
-pub fn go_on(context: &Context, continued: &Continued, run: bool) -> Answer {
+pub fn go_on(context: &Context, continued: &Continued, run: bool) -> CommandResult {
     let command = shell_words(&continued.ready.command);
     if !context.json {
         let paint = Paint::stdout();

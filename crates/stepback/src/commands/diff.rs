@@ -9,7 +9,7 @@ use stepback_model::change::Change;
 use stepback_model::state::State;
 use stepback_model::tree::{Content, Node};
 
-use super::{Answer, DONE, view};
+use super::{CommandResult, DONE, view};
 use crate::args::Diff;
 use crate::context::Context;
 use crate::diff_view::{self, FileDiff, Side, Style};
@@ -22,7 +22,7 @@ const MAX_COMPARED: u64 = 20 << 20;
 const CONTEXT: usize = 3;
 
 /// `diff`
-pub fn diff(context: &Context, arguments: &Diff) -> Answer {
+pub fn diff(context: &Context, arguments: &Diff) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     // Keeps a prune from freeing what is being read.

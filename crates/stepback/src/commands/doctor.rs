@@ -6,7 +6,7 @@ use serde_json::json;
 use stepback_model::time::Timestamp;
 
 use super::watcher::WatcherState;
-use super::{Answer, DONE, status};
+use super::{CommandResult, DONE, status};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -40,7 +40,7 @@ impl Finding {
 }
 
 /// `doctor`
-pub fn doctor(context: &Context) -> Answer {
+pub fn doctor(context: &Context) -> CommandResult {
     let mut findings =
         vec![finding("store", Verdict::Good, format!("{} opens", context.store_path())), settings(context)];
     workspace(context, &mut findings)?;

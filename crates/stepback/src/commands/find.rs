@@ -9,10 +9,10 @@ use stepback_model::ids::{SessionId, WorkspaceId};
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 use stepback_model::search::{Pattern, PatternError, Snippet};
-use stepback_model::when;
+use stepback_model::time_expr;
 use stepback_store::port::{Query, Search, StoredCheckpoint};
 
-use super::{Answer, DONE, sessions, view};
+use super::{CommandResult, DONE, sessions, view};
 use crate::args::find::{self as args, Among};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -22,7 +22,7 @@ use crate::output::{self, Paint};
 const SNIPPETS: usize = 2;
 
 /// `search`
-pub fn search(context: &Context, arguments: &args::Search) -> Answer {
+pub fn search(context: &Context, arguments: &args::Search) -> CommandResult {
     let text = arguments.words.join(" ");
     let pattern = match (&text, arguments.substring) {
         (text, _) if text.is_empty() && arguments.reindex => None,
@@ -94,7 +94,7 @@ pub fn search(context: &Context, arguments: &args::Search) -> Answer {
 }
 
 /// `query`
-pub fn query(context: &Context, arguments: &args::Query) -> Answer {
+pub fn query(context: &Context, arguments: &args::Query) -> CommandResult {
     let engine = context.engine();
     let (workspace, among) = steps_of(context, &engine, &arguments.among)?;
     let usage = |what: &str, why: &str| Failure::new(Kind::Usage, format!("{what}: {why}"));
@@ -109,7 +109,7 @@ pub fn query(context: &Context, arguments: &args::Query) -> Answer {
         None => None,
     };
     let min_duration = match &arguments.min_duration {
-        Some(text) => Some(when::span_micros(text).ok_or_else(|| {
+        Some(text) => Some(time_expr::span_micros(text).ok_or_else(|| {
             usage(&format!("--min-duration {text}"), "this is no span of time").hint("500ms, 30s, 2m, 1h")
         })?),
         None => None,
@@ -186,7 +186,7 @@ fn steps_of(
 ) -> Result<(Option<WorkspaceId>, Query), Failure> {
     let time = |name: &str, text: &Option<String>| {
         let parse = |text: &String| {
-            when::parse(text, context.now(), &jiff::tz::TimeZone::system())
+            time_expr::parse(text, context.now(), &jiff::tz::TimeZone::system())
                 .map_err(|error| Failure::new(Kind::Usage, format!("--{name} {text}: {error}")))
         };
         text.as_ref().map(parse).transpose()

@@ -11,12 +11,17 @@ use stepback_model::record::{OpStatus, StepKind};
 use stepback_store::port::{Query, StoredCheckpoint};
 
 use self::graph::{Drawn, Lanes};
-use super::{Answer, DONE, view};
+use super::{CommandResult, DONE, view};
 use crate::context::Context;
 use crate::output::{self, Paint};
 
 /// `log`
-pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds: &[String]) -> Answer {
+pub fn log(
+    context: &Context,
+    limit: Option<usize>,
+    session: Option<&str>,
+    kinds: &[String],
+) -> CommandResult {
     let kinds = super::sessions::kinds(kinds)?;
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
@@ -66,7 +71,7 @@ pub fn log(context: &Context, limit: Option<usize>, session: Option<&str>, kinds
 }
 
 /// `timeline`
-pub fn timeline(context: &Context) -> Answer {
+pub fn timeline(context: &Context) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let head = workspace.head()?.checkpoint.step.id;
@@ -145,7 +150,7 @@ pub fn timeline(context: &Context) -> Answer {
 }
 
 /// `op log`
-pub fn op_log(context: &Context) -> Answer {
+pub fn op_log(context: &Context) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let operations = workspace.operations()?;

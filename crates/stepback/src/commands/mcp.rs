@@ -4,9 +4,9 @@ use std::io::{self, BufReader};
 
 use stepback_agents::Agent;
 use stepback_engine::Workspace;
-use stepback_mcp::{Desk, Host, Options, Trouble, Whose, stdio};
+use stepback_mcp::{Host, Options, SessionHint, ToolError, ToolServer, stdio};
 
-use super::{Answer, DONE};
+use super::{CommandResult, DONE};
 use crate::args::mcp::Mcp;
 use crate::context::{self, Context};
 use crate::failure::Failure;
@@ -18,8 +18,8 @@ impl Host for Here<'_> {
     fn with_workspace(
         &self,
         make: bool,
-        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError> {
         let engine = self.0.engine();
         let workspace = match make {
             true => self.0.workspace_or_new(&engine).map_err(trouble)?,
@@ -31,18 +31,18 @@ impl Host for Here<'_> {
     }
 }
 
-fn trouble(failure: Failure) -> Trouble {
-    Trouble { message: failure.message().to_owned(), hint: failure.what_to_do().map(str::to_owned) }
+fn trouble(failure: Failure) -> ToolError {
+    ToolError { message: failure.message().to_owned(), hint: failure.what_to_do().map(str::to_owned) }
 }
 
 /// `mcp`
-pub fn mcp(context: &Context, arguments: &Mcp) -> Answer {
+pub fn mcp(context: &Context, arguments: &Mcp) -> CommandResult {
     let variables = Agent::ALL.into_iter().filter_map(Agent::session_variable);
     let agent_session =
         variables.filter_map(context::variable).map(|id| id.to_string_lossy().into_owned()).next();
     let agents = Agent::ALL.map(Agent::name).to_vec();
-    let whose = Whose { session: arguments.session.clone(), agent_session, agents };
-    let desk = Desk::new(
+    let whose = SessionHint { session: arguments.session.clone(), agent_session, agents };
+    let desk = ToolServer::new(
         Here(context),
         Options { whose, allow_others: arguments.allow_others, allow_commands: true },
     );

@@ -18,7 +18,7 @@ pub use self::change::{belief, contradiction, evidence, gap, hypothesis, note};
 pub use self::check::verify;
 pub use self::trial::{experiment, go_back, switch};
 
-use super::{Answer, DONE};
+use super::{CommandResult, DONE};
 use crate::args::mind::Board;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -28,8 +28,8 @@ use crate::output::{self, Paint};
 fn with_board(
     context: &Context,
     board: &Board,
-    act: impl FnOnce(&Workspace<'_>, &Session) -> Answer,
-) -> Answer {
+    act: impl FnOnce(&Workspace<'_>, &Session) -> CommandResult,
+) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;
     stepback_agents::record::take_in_quietly(&workspace)?;
@@ -42,7 +42,7 @@ fn think(
     context: &Context,
     board: &Board,
     make: impl FnOnce(&Workspace<'_>) -> Result<Mutation, Failure>,
-) -> Answer {
+) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let mutation = make(workspace)?;
         tell(context, &Thinker::new(workspace, session).think(&mutation)?);
@@ -69,7 +69,12 @@ fn tell(context: &Context, thought: &Thought) {
 }
 
 /// Shows something of the present board, or of the one at a point.
-fn look(context: &Context, board: &Board, at: Option<&str>, show: impl FnOnce(&Mind) -> Answer) -> Answer {
+fn look(
+    context: &Context,
+    board: &Board,
+    at: Option<&str>,
+    show: impl FnOnce(&Mind) -> CommandResult,
+) -> CommandResult {
     with_board(context, board, |workspace, session| {
         let moment = moment(context, workspace, at)?;
         show(&workspace.mind_at(session, &moment)?.mind)
@@ -85,7 +90,13 @@ fn moment(context: &Context, workspace: &Workspace<'_>, at: Option<&str>) -> Res
 }
 
 /// Shows a part of a board: its items as a document, or its lines.
-fn list(context: &Context, mind: &Mind, part: &str, title: &str, keep: impl Fn(&Value) -> bool) -> Answer {
+fn list(
+    context: &Context,
+    mind: &Mind,
+    part: &str,
+    title: &str,
+    keep: impl Fn(&Value) -> bool,
+) -> CommandResult {
     if context.json {
         let mut items = mind.document()[part].take();
         if let Some(items) = items.as_array_mut() {

@@ -17,8 +17,8 @@ use stepback_store::port::{Query, StoredCheckpoint};
 
 use self::block::Shown;
 use self::player::Player;
-use super::{Answer, DONE, sessions, view};
-use crate::args::play::Replay;
+use super::{CommandResult, DONE, sessions, view};
+use crate::args::viewers::Replay;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -32,7 +32,7 @@ fn pause(gap: Duration, speed: f64) -> Duration {
 }
 
 /// `replay`
-pub fn replay(context: &Context, arguments: &Replay) -> Answer {
+pub fn replay(context: &Context, arguments: &Replay) -> CommandResult {
     let engine = context.engine();
     let (workspace, session) = sessions::find(context, &engine, arguments.session.as_deref())?;
     let cursor = Cursor::new(wanted(context, &workspace, &session, arguments)?);

@@ -12,25 +12,25 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use stepback_agents::policy;
 use stepback_engine::compare::{self, Comparison, Side};
 use stepback_engine::materialize::apart;
-use stepback_engine::reruns::Fate;
+use stepback_engine::reruns::RerunStatus;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::record::{Session, StepKind};
-use stepback_rerun::answers::Parted;
+use stepback_rerun::replay_responder::Parted;
 use stepback_rerun::scratch::ScratchDirectory;
-use stepback_rerun::{Done, Options, RerunError, Surroundings};
+use stepback_rerun::{Done, Options, RerunError, RerunHost};
 use stepback_store::port::StoredCheckpoint;
 
 use super::agents::binary;
-use super::carry::{on_difference, timing};
 use super::compare::Steps;
-use super::{Answer, sessions};
-use crate::args::carry::{Rerun, Tools};
+use super::proxy::{on_difference, timing};
+use super::{CommandResult, sessions};
+use crate::args::proxy::{Rerun, Tools};
 use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
 /// `rerun`
-pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
+pub fn rerun(context: &Context, arguments: &Rerun) -> CommandResult {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, interrupted.clone())?;
@@ -60,7 +60,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     let (program, home) = (binary()?, context::home().unwrap_or_default());
     let store = context.place().argument();
     let (prices, certificates) = (context.prices()?, context::variable("NODE_EXTRA_CA_CERTS"));
-    let around = Surroundings {
+    let around = RerunHost {
         dir: scratch.path(),
         program: &program,
         store: Path::new(&store),
@@ -90,7 +90,7 @@ pub fn rerun(context: &Context, arguments: &Rerun) -> Answer {
     let compared = compared(&engine, &workspace, &done)?;
     show(context, &done, begun.elapsed().as_secs_f64(), compared.as_ref(), arguments.compare);
     Ok(match done.rerun.status {
-        Fate::Completed | Fate::Diverged => ExitCode::SUCCESS,
+        RerunStatus::Completed | RerunStatus::Diverged => ExitCode::SUCCESS,
         _ => ExitCode::from(Kind::Partial as u8),
     })
 }
@@ -179,7 +179,7 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
             "fence": ran.strength,
             "model_calls": ran.tally,
             "seconds": seconds,
-            "output": (rerun.status == Fate::Failed).then_some(&ran.output),
+            "output": (rerun.status == RerunStatus::Failed).then_some(&ran.output),
             "summary": compared.map(|found| &found.summary),
             "comparison": compared.filter(|_| whole).map(super::compare::document),
         }));
@@ -187,8 +187,8 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
     }
     let paint = Paint::stdout();
     let status = match rerun.status {
-        Fate::Completed => paint.good("completed"),
-        Fate::Diverged => paint.note("diverged"),
+        RerunStatus::Completed => paint.good("completed"),
+        RerunStatus::Diverged => paint.note("diverged"),
         _ => paint.bad("failed"),
     };
     let reason = rerun.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
@@ -200,7 +200,7 @@ fn show(context: &Context, done: &Done, seconds: f64, compared: Option<&Comparis
     output::line(format!("  fence: {}", ran.strength.describe()));
     if let Some(parted) = &ran.tally.parted {
         show_parted(parted);
-    } else if rerun.status == Fate::Failed && !ran.output.is_empty() {
+    } else if rerun.status == RerunStatus::Failed && !ran.output.is_empty() {
         output::line("  the agent's last words:");
         for line in ran.output.lines() {
             output::line(format!("    {}", paint.dim(stepback_agents::payload::visible(line))));

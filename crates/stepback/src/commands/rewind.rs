@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use stepback_engine::kept::{Audience, list_paths};
-use stepback_engine::rewind::{Prepared, Report, Request};
+use stepback_engine::rewind::{PreparedRewind, RewindReport, RewindRequest};
 use stepback_engine::undo::{Direction, Reversal};
 use stepback_engine::{EngineError, Workspace};
 use stepback_model::ids::OpId;
@@ -19,8 +19,8 @@ use stepback_worktree::apply::Outcome;
 use stepback_worktree::git_index::{GitIndex, TrackedState};
 
 use super::conversation::{self, Continued};
-use super::{Answer, DONE, mind, view};
-use crate::args::{Agree, Rewind};
+use super::{CommandResult, DONE, mind, view};
+use crate::args::{ConfirmArgs, Rewind};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
@@ -31,7 +31,7 @@ const SHOWN: usize = 40;
 const SHOWN_KEPT: usize = 8;
 
 /// `rewind`
-pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
+pub fn rewind(context: &Context, arguments: &Rewind) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let session = arguments.session.as_ref().map(|text| workspace.find_session(text)).transpose()?;
@@ -40,7 +40,7 @@ pub fn rewind(context: &Context, arguments: &Rewind) -> Answer {
         .as_ref()
         .map(|point| context.resolve_within(&workspace, point, session.as_ref()))
         .transpose()?;
-    let request = Request {
+    let request = RewindRequest {
         target,
         paths: arguments.paths.iter().map(|path| context.relative(&workspace, path)).collect(),
         changes: arguments.changes.clone(),
@@ -111,7 +111,7 @@ fn conversation_alone(
     workspace: &Workspace<'_>,
     target: &StoredCheckpoint,
     arguments: &Rewind,
-) -> Answer {
+) -> CommandResult {
     if arguments.agree.dry_run {
         let plan = "the conversation would go on from there under a new id";
         match context.json {
@@ -155,7 +155,7 @@ fn hint_conversation(
 }
 
 /// The workspace already is what it should become, as far as that is possible.
-fn nothing_to_do(context: &Context, prepared: &Prepared, dry_run: bool) -> Answer {
+fn nothing_to_do(context: &Context, prepared: &PreparedRewind, dry_run: bool) -> CommandResult {
     if context.json {
         output::document(&plan_document(prepared));
     } else {
@@ -200,7 +200,7 @@ fn uncommitted(workspace: &Workspace<'_>, plan: &Plan) -> Option<String> {
 }
 
 /// `undo`
-pub fn undo(context: &Context, operation: Option<&str>, arguments: &Agree) -> Answer {
+pub fn undo(context: &Context, operation: Option<&str>, arguments: &ConfirmArgs) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let operation = operation.map(|text| find_operation(&workspace, text)).transpose()?;
@@ -209,7 +209,7 @@ pub fn undo(context: &Context, operation: Option<&str>, arguments: &Agree) -> An
 }
 
 /// `redo`
-pub fn redo(context: &Context, arguments: &Agree) -> Answer {
+pub fn redo(context: &Context, arguments: &ConfirmArgs) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     let reversal = workspace.prepare_redo()?;
@@ -227,8 +227,8 @@ fn reverse(
     workspace: &Workspace<'_>,
     reversal: Reversal,
     direction: Direction,
-    arguments: &Agree,
-) -> Answer {
+    arguments: &ConfirmArgs,
+) -> CommandResult {
     let other = match direction {
         Direction::Undo => "redo",
         Direction::Redo => "undo",
@@ -271,9 +271,9 @@ fn reverse(
 pub fn agree(
     context: &Context,
     workspace: &Workspace<'_>,
-    prepared: Prepared,
-    arguments: &Agree,
-) -> Result<Option<Prepared>, Failure> {
+    prepared: PreparedRewind,
+    arguments: &ConfirmArgs,
+) -> Result<Option<PreparedRewind>, Failure> {
     let agreed = show_and_ask(context, prepared, arguments)?;
     if agreed.is_some() {
         // What hooks left while the person read the plan happened before what is done now.
@@ -284,9 +284,9 @@ pub fn agree(
 
 fn show_and_ask(
     context: &Context,
-    mut prepared: Prepared,
-    arguments: &Agree,
-) -> Result<Option<Prepared>, Failure> {
+    mut prepared: PreparedRewind,
+    arguments: &ConfirmArgs,
+) -> Result<Option<PreparedRewind>, Failure> {
     if arguments.force {
         prepared.force();
     }
@@ -322,10 +322,10 @@ fn show_and_ask(
 }
 
 /// Shows a plan. It is data for who asked for nothing else, and narration before it is carried out.
-fn show(context: &Context, prepared: &Prepared, is_data: bool) {
+fn show(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let paint = if is_data { Paint::stdout() } else { Paint::stderr() };
     let tell = |text: String| output::tell(is_data, &text);
-    let Prepared { plan, warnings, summary, .. } = prepared;
+    let PreparedRewind { plan, warnings, summary, .. } = prepared;
     let title = output::capitalized(summary);
     tell(format!("{title}: {}", output::count(plan.changes.len() as u64, "path")));
     let (inside_git, files): (Vec<_>, Vec<_>) = plan.changes.iter().partition(|change| is_inside_git(change));
@@ -372,7 +372,7 @@ fn show_left_alone(items: &[LeftAlone], is_data: bool) {
 }
 
 /// One line with what stays and whose it is.
-fn show_kept(context: &Context, prepared: &Prepared, is_data: bool) {
+fn show_kept(context: &Context, prepared: &PreparedRewind, is_data: bool) {
     let kept = &prepared.kept;
     if kept.is_empty() {
         return;
@@ -408,7 +408,7 @@ fn plan_items(plan: &Plan) -> Vec<Value> {
         .collect()
 }
 
-fn plan_document(prepared: &Prepared) -> Value {
+fn plan_document(prepared: &PreparedRewind) -> Value {
     json!({
         "summary": prepared.summary,
         "applied": false,
@@ -425,10 +425,10 @@ fn plan_document(prepared: &Prepared) -> Value {
 pub fn finish(
     context: &Context,
     workspace: &Workspace<'_>,
-    report: Report,
+    report: RewindReport,
     other: &str,
     continued: Option<&Continued>,
-) -> Answer {
+) -> CommandResult {
     let conflicts: Vec<LeftAlone> = report
         .outcomes
         .iter()
@@ -490,7 +490,7 @@ pub fn finish(
 }
 
 /// Leaving alone what is not covered was announced and is no failure; leaving alone what another author changed is worth a code.
-fn partial(conflicts: &[LeftAlone], report: &Report) -> ExitCode {
+fn partial(conflicts: &[LeftAlone], report: &RewindReport) -> ExitCode {
     if conflicts.is_empty() && !has_conflict(&report.left_alone) {
         return ExitCode::SUCCESS;
     }

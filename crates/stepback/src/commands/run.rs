@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use stepback_agents::carried::{self, Carrier};
-use stepback_agents::install::{self, Direction, Place, Plan, Route, RunPlan, Scope};
+use stepback_agents::install::{self, Direction, Plan, Route, RunPlan, Scope, SettingsPaths};
+use stepback_agents::model_call_inbox::{self, ModelCallWriter};
 use stepback_agents::{Agent, record};
 use stepback_engine::Workspace;
-use stepback_model::record::Started;
+use stepback_model::record::LaunchCommand;
 use stepback_proxy::{Config, Limits, Listen, Proxy, Upstreams};
-use stepback_rerun::sink::Recorder;
+use stepback_rerun::sink::ModelCallSink;
 
-use super::Answer;
+use super::CommandResult;
 use super::agents::{binary, place, refused};
 use crate::args::Arguments;
 use crate::args::live::Run;
-use crate::context::{self, Context, Make};
+use crate::context::{self, Context, CreateStore};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
@@ -33,7 +33,7 @@ use crate::output::{self, Paint};
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// `run`
-pub fn run(arguments: &Arguments, wanted: &Run) -> Answer {
+pub fn run(arguments: &Arguments, wanted: &Run) -> CommandResult {
     let directory = &arguments.here()?;
     let agent = install::agent_of(&wanted.command).ok_or_else(|| {
         let command =
@@ -91,7 +91,7 @@ fn carried(
     let without = |why: String| {
         output::say(format!("Warning: model calls are not recorded in this run: {why}"));
     };
-    let context = match Context::open(arguments, Make::Yes, "") {
+    let context = match Context::open(arguments, CreateStore::Yes, "") {
         Ok(context) => context,
         Err(failure) => {
             without(failure.message().to_owned());
@@ -123,7 +123,7 @@ fn carried(
         }
     }
     install::through(agent, run, &told, &mut plan).map_err(refused)?;
-    plan.env.push((carried::VARIABLE.to_owned(), "1".to_owned()));
+    plan.env.push((model_call_inbox::VARIABLE.to_owned(), "1".to_owned()));
     let status = std::thread::scope(|scope| {
         scope.spawn(|| take_in(&workspace, taken));
         let status = with_hooks(&plan, run.place, run.binary, directory);
@@ -148,20 +148,20 @@ fn recorder(
     agent: Agent,
     wanted: &Run,
     directory: &Path,
-) -> Result<(Recorder, Receiver<()>), Failure> {
+) -> Result<(ModelCallSink, Receiver<()>), Failure> {
     let text = |word: &OsString| stepback_redact::redact(&word.to_string_lossy()).into_owned();
     let mut argv: Vec<String> = wanted.command.iter().map(text).collect();
     // Another executable may be first on the PATH when the session goes on.
     if let (Some(word), Some(found)) = (argv.first_mut(), wanted.command.first().and_then(context::on_path)) {
         *word = found.display().to_string();
     }
-    let started = Started {
+    let started = LaunchCommand {
         argv,
         directory: directory.display().to_string(),
         home: context::home().map(|home| home.display().to_string()).unwrap_or_default(),
         temp: std::env::temp_dir().display().to_string(),
     };
-    let carrier = Carrier {
+    let carrier = ModelCallWriter {
         dir: workspace.cache_dir()?.unwrap_or_default(),
         agent: Some(agent.name().to_owned()),
         session: None,
@@ -169,10 +169,10 @@ fn recorder(
         since: context.now(),
         prices: context.prices()?,
     };
-    Ok(Recorder::new(carrier))
+    Ok(ModelCallSink::new(carrier))
 }
 
-fn start(route: &Route, recorder: &Arc<Recorder>) -> std::io::Result<Proxy> {
+fn start(route: &Route, recorder: &Arc<ModelCallSink>) -> std::io::Result<Proxy> {
     stepback_proxy::start(Config {
         listen: Listen::Addr(([127, 0, 0, 1], 0).into()),
         upstreams: Upstreams { default: Some(route.upstream.clone()), ..Upstreams::default() },
@@ -193,7 +193,12 @@ pub fn take_in(workspace: &Workspace<'_>, taken: Receiver<()>) {
 }
 
 /// Runs a planned command with the settings it needs for the time of the run.
-fn with_hooks(plan: &RunPlan, place: &Place, binary: &Path, directory: &Path) -> Result<ExitStatus, Failure> {
+fn with_hooks(
+    plan: &RunPlan,
+    place: &SettingsPaths,
+    binary: &Path,
+    directory: &Path,
+) -> Result<ExitStatus, Failure> {
     for (path, bytes) in &plan.files {
         std::fs::write(path, bytes)?;
     }
@@ -245,12 +250,12 @@ fn pass_on(child: &Child, number: i32, signal: Signal, over: Arc<AtomicBool>) ->
 /// Changes of settings for the time of a run.
 struct Edits<'a> {
     made: Vec<&'a Plan>,
-    place: &'a Place,
+    place: &'a SettingsPaths,
     binary: &'a Path,
 }
 
 impl<'a> Edits<'a> {
-    fn make(plans: &'a [Plan], place: &'a Place, binary: &'a Path) -> Result<Self, Failure> {
+    fn make(plans: &'a [Plan], place: &'a SettingsPaths, binary: &'a Path) -> Result<Self, Failure> {
         let mut edits = Self { made: Vec::new(), place, binary };
         for plan in plans {
             install::carry_out(plan).map_err(refused)?;

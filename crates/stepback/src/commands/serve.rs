@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use stepback_server::{Config, Server, Stage, Tls, Work};
+use stepback_server::{AppState, Config, Server, Stage, Tls};
 use stepback_watch::server::Watcher;
 
 use super::agents::binary;
-use super::studio::Notice;
-use super::{Answer, DONE};
-use crate::args::carry::Serve;
+use super::studio::ServerFile;
+use super::{CommandResult, DONE};
+use crate::args::proxy::Serve;
 use crate::context::{self, Context};
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
@@ -39,7 +39,7 @@ fn log(to: &Path) -> Result<Box<dyn Write + Send>, Failure> {
 }
 
 /// The engine as requests use it, on a machine where sessions can be done again.
-pub fn work(context: &Context) -> Result<Work, Failure> {
+pub fn work(context: &Context) -> Result<AppState, Failure> {
     let stage = Stage {
         program: binary()?,
         store: context.place().argument().into(),
@@ -50,7 +50,7 @@ pub fn work(context: &Context) -> Result<Work, Failure> {
         certificates: context::variable("NODE_EXTRA_CA_CERTS"),
         budget: Settings::load_or_default(context.place().local()).budget(),
     };
-    Ok(Work::with_stage(context.store(), crate::system::environment(), context::threads(), stage))
+    Ok(AppState::with_stage(context.store(), crate::system::environment(), context::threads(), stage))
 }
 
 /// What listens, and what goes with it.
@@ -60,7 +60,7 @@ pub(super) struct Listening {
     /// Where its token is.
     pub(super) token_file: PathBuf,
     /// Tells others where it is, for as long as it is there.
-    _notice: Notice,
+    _notice: ServerFile,
     _watcher: Option<Watcher>,
 }
 
@@ -119,12 +119,12 @@ pub(super) fn listen(context: &Context, arguments: &Serve) -> Result<Listening, 
             _ => failure.hint("name another address with --listen, or port 0 for a free one"),
         }
     })?;
-    let _notice = Notice::leave(context.place().local(), &server.url());
+    let _notice = ServerFile::leave(context.place().local(), &server.url());
     Ok(Listening { server, token_file, _notice, _watcher: watcher })
 }
 
 /// `serve`
-pub fn serve(context: &Context, arguments: &Serve) -> Answer {
+pub fn serve(context: &Context, arguments: &Serve) -> CommandResult {
     let ended = ending()?;
     let listening = listen(context, arguments)?;
     let server = &listening.server;

@@ -9,10 +9,10 @@ use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::ids::SessionId;
 use stepback_model::path::display_bytes;
 use stepback_model::record::{Session, StepKind};
-use stepback_model::when;
+use stepback_model::time_expr;
 use stepback_store::port::{Query, StoredCheckpoint};
 
-use super::{Answer, DONE, view};
+use super::{CommandResult, DONE, view};
 use crate::args::live::Sessions;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -119,13 +119,13 @@ fn open<'e>(engine: &'e Engine<'_>, session: Session) -> Result<(Workspace<'e>, 
 }
 
 /// `sessions`
-pub fn list(context: &Context, arguments: &Sessions) -> Answer {
+pub fn list(context: &Context, arguments: &Sessions) -> CommandResult {
     let engine = context.engine();
     let since = arguments
         .since
         .as_ref()
         .map(|text| {
-            when::parse(text, context.now(), &jiff::tz::TimeZone::system())
+            time_expr::parse(text, context.now(), &jiff::tz::TimeZone::system())
                 .map_err(|error| Failure::new(Kind::Usage, format!("--since {text}: {error}")))
         })
         .transpose()?;
@@ -242,7 +242,12 @@ pub fn kinds(names: &[String]) -> Result<Vec<StepKind>, Failure> {
 }
 
 /// `watch`
-pub fn watch(context: &Context, session: Option<&str>, filter: &[String], limit: Option<usize>) -> Answer {
+pub fn watch(
+    context: &Context,
+    session: Option<&str>,
+    filter: &[String],
+    limit: Option<usize>,
+) -> CommandResult {
     let kinds = kinds(filter)?;
     let engine = context.engine();
     let workspace = context.workspace_or_new(&engine)?;

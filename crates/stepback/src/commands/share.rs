@@ -10,7 +10,7 @@ use stepback_engine::{Engine, EngineError};
 use stepback_model::path::display_bytes;
 use stepback_model::record::Session;
 
-use super::{Answer, DONE, sessions};
+use super::{CommandResult, DONE, sessions};
 use crate::args::share::{Export, Format};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
@@ -20,7 +20,7 @@ use crate::output::{self, Paint};
 const START: u64 = 64 << 10;
 
 /// `export`
-pub fn export(context: &Context, arguments: &Export) -> Answer {
+pub fn export(context: &Context, arguments: &Export) -> CommandResult {
     let engine = context.engine();
     let chosen = match arguments.sessions.as_slice() {
         [] => vec![sessions::find(context, &engine, None)?.1],
@@ -77,7 +77,7 @@ fn write(
 /// Writes beside the target and renames: there is never half a file under its name.
 fn into_file<T>(path: &Path, write: impl FnOnce(&File) -> Result<T, EngineError>) -> Result<T, Failure> {
     let refused = |error: io::Error| {
-        let (kind, hint) = stepback_engine::advice::of_io(&error);
+        let (kind, hint) = stepback_engine::diagnostics::of_io(&error);
         let failure = Failure::new(kind, format!("cannot write {}: {error}", path.display()));
         match hint {
             Some(hint) => failure.hint(hint),
@@ -129,14 +129,14 @@ pub fn look(path: &Path) -> io::Result<Found> {
 }
 
 /// `import` of a bundle
-pub fn import(context: &Context, path: &Path, file: File) -> Answer {
+pub fn import(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
     let bundle = engine.open_bundle(file).map_err(|error| about(path, error))?;
     told(context, &engine.import_bundle(&bundle).map_err(|error| about(path, error))?)
 }
 
 /// `import` of lines
-pub fn import_lines(context: &Context, path: &Path, file: File) -> Answer {
+pub fn import_lines(context: &Context, path: &Path, file: File) -> CommandResult {
     let engine = context.engine();
     let imported = engine.import_lines(BufReader::new(file)).map_err(|error| about(path, error))?;
     if !context.json {
@@ -148,7 +148,7 @@ pub fn import_lines(context: &Context, path: &Path, file: File) -> Answer {
 }
 
 /// Tells what was taken in.
-fn told(context: &Context, imported: &Imported) -> Answer {
+fn told(context: &Context, imported: &Imported) -> CommandResult {
     let roots = context.store().workspaces()?;
     let mut items = Vec::new();
     for (session, workspace) in &imported.sessions {

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use stepback_engine::authorship::{Author, Who};
-use stepback_engine::changes::Numbered;
+use stepback_engine::authorship::{Attribution, Author};
+use stepback_engine::changes::NumberedChange;
 use stepback_engine::path_filter::PathFilter;
 use stepback_engine::workspace::describe;
 use stepback_engine::{EngineError, Workspace, diff};
@@ -19,13 +19,13 @@ use stepback_store::port::{Query, StoredCheckpoint};
 use stepback_watch::client::SLOW_SCAN;
 
 use super::watcher::WatcherState;
-use super::{Answer, DONE, view};
+use super::{CommandResult, DONE, view};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
 /// `status`
-pub fn status(context: &Context, show_excluded: bool) -> Answer {
+pub fn status(context: &Context, show_excluded: bool) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     // Keeps a prune from freeing what is being read.
@@ -173,7 +173,7 @@ pub struct Wanted<'a> {
 }
 
 /// `changes`
-pub fn changes(context: &Context, wanted: &Wanted<'_>) -> Answer {
+pub fn changes(context: &Context, wanted: &Wanted<'_>) -> CommandResult {
     let engine = context.engine();
     let workspace = context.workspace(&engine)?;
     if wanted.point == Some("clear") {
@@ -192,12 +192,12 @@ pub fn changes(context: &Context, wanted: &Wanted<'_>) -> Answer {
     let session = wanted.session.map(|text| workspace.find_session(text)).transpose()?;
     let since =
         wanted.point.map(|point| context.resolve_within(&workspace, point, session.as_ref())).transpose()?;
-    let since = since.map(|stored| workspace.kept_base(&stored)).transpose()?;
+    let since = since.map(|stored| workspace.nearest_checkpoint(&stored)).transpose()?;
     list_changes(context, &workspace, since.as_ref(), session.as_ref(), wanted)
 }
 
 /// The changes one session made.
-pub fn changes_of(context: &Context, workspace: &Workspace<'_>, session: &Session) -> Answer {
+pub fn changes_of(context: &Context, workspace: &Workspace<'_>, session: &Session) -> CommandResult {
     let wanted = Wanted { point: None, paths: &[], session: None, all: false };
     list_changes(context, workspace, None, Some(session), &wanted)
 }
@@ -208,7 +208,7 @@ fn list_changes(
     since: Option<&StoredCheckpoint>,
     session: Option<&Session>,
     wanted: &Wanted<'_>,
-) -> Answer {
+) -> CommandResult {
     let filter = PathFilter::new(
         &wanted.paths.iter().map(|path| context.relative(workspace, path)).collect::<Vec<_>>(),
     )?;
@@ -258,7 +258,7 @@ fn list_changes(
     DONE
 }
 
-fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
+fn document(workspace: &Workspace<'_>, numbered: &NumberedChange) -> Value {
     let mut value = view::change(&numbered.change);
     value["id"] = json!(numbered.number);
     value["number"] = json!(numbered.number);
@@ -268,9 +268,9 @@ fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
     value["taken_back"] = json!(numbered.taken_back);
     let found = numbered.step.map(|(id, _)| id);
     let authors = match &numbered.who {
-        Who::Somebody => Vec::new(),
-        Who::Call(author) => vec![author.clone()],
-        Who::OneOf(authors) => authors.clone(),
+        Attribution::Somebody => Vec::new(),
+        Attribution::Call(author) => vec![author.clone()],
+        Attribution::OneOf(authors) => authors.clone(),
     };
     let authors: Vec<Value> = authors
         .iter()
@@ -296,7 +296,7 @@ fn document(workspace: &Workspace<'_>, numbered: &Numbered) -> Value {
 pub fn behind_step(workspace: &Workspace<'_>, detail: Option<&Value>) -> Option<String> {
     let call = detail?.pointer("/authors/calls/0")?;
     let author = serde_json::from_value(call.clone()).ok()?;
-    behind(workspace, &Who::Call(author), None)
+    behind(workspace, &Attribution::Call(author), None)
 }
 
 /// A call as it ran, which is not as the model asked for it if its input was edited. `found` is the step that found what it
@@ -311,20 +311,20 @@ fn call(workspace: &Workspace<'_>, author: &Author, found: Option<StepId>) -> Op
 }
 
 /// The call and the prompt behind a change, on one line.
-fn behind(workspace: &Workspace<'_>, who: &Who, found: Option<StepId>) -> Option<String> {
+fn behind(workspace: &Workspace<'_>, who: &Attribution, found: Option<StepId>) -> Option<String> {
     let summary = |id: StepId| {
         let stored = workspace.store().step(id).ok().flatten()?;
         Some((stored.checkpoint.step.number, stored.checkpoint.step.summary))
     };
     let author = match who {
-        Who::Somebody => return None,
-        Who::Call(author) => author,
-        Who::OneOf(authors) if authors.iter().all(|author| author.session == authors[0].session) => {
+        Attribution::Somebody => return None,
+        Attribution::Call(author) => author,
+        Attribution::OneOf(authors) if authors.iter().all(|author| author.session == authors[0].session) => {
             let session = workspace.store().session(authors[0].session).ok().flatten()?;
             let name = super::sessions::name(&session);
             return Some(format!("by {name}, whose call was cut short, or by you since"));
         }
-        Who::OneOf(authors) => {
+        Attribution::OneOf(authors) => {
             return Some(format!("by one of {} sessions that were at work at the same time", authors.len()));
         }
     };

@@ -6,20 +6,20 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 use stepback_store::copy::{self, CopyError, Phase};
 
-use super::{Answer, DONE};
-use crate::context::Make;
+use super::{CommandResult, DONE};
+use crate::context::CreateStore;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Progress};
-use crate::place::Place;
+use crate::store_location::StoreLocation;
 
 /// `store copy`
-pub fn copy(from: &Path, to: &Path, json: bool) -> Answer {
-    let (from, to) = (Place::read(from)?, Place::read(to)?);
+pub fn copy(from: &Path, to: &Path, json: bool) -> CommandResult {
+    let (from, to) = (StoreLocation::read(from)?, StoreLocation::read(to)?);
     if from == to {
         return Err(Failure::new(Kind::Usage, "a store cannot be copied onto itself"));
     }
-    let source = from.open(Make::No)?;
-    let target = to.open(Make::Yes)?;
+    let source = from.open(CreateStore::No)?;
+    let target = to.open(CreateStore::Yes)?;
     let mut shown: Option<(Phase, Progress)> = None;
     let mut progress = |phase: Phase, done: u64, _total: u64| {
         if shown.as_ref().is_none_or(|(known, _)| *known != phase) {
@@ -61,7 +61,7 @@ pub fn copy(from: &Path, to: &Path, json: bool) -> Answer {
     DONE
 }
 
-fn failure(error: CopyError, to: &Place) -> Failure {
+fn failure(error: CopyError, to: &StoreLocation) -> Failure {
     let message = error.to_string();
     match error {
         CopyError::Store(error) => Failure::from(error),

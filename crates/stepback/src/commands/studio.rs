@@ -14,8 +14,8 @@ use std::time::Duration;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 
-use super::{Answer, DONE, serve};
-use crate::args::carry::{Serve, Studio};
+use super::{CommandResult, DONE, serve};
+use crate::args::proxy::{Serve, Studio};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
@@ -29,9 +29,9 @@ const LONGEST: u64 = 64 << 10;
 
 /// Says where a server of this store listens, and goes with it.
 #[derive(Debug)]
-pub(super) struct Notice(Option<PathBuf>);
+pub(super) struct ServerFile(Option<PathBuf>);
 
-impl Notice {
+impl ServerFile {
     /// Leaves the note. A server that cannot is not found by `studio`, and is as good otherwise.
     pub(super) fn leave(dir: &Path, url: &str) -> Self {
         let path = dir.join(NOTICE);
@@ -51,7 +51,7 @@ impl Notice {
     }
 }
 
-impl Drop for Notice {
+impl Drop for ServerFile {
     fn drop(&mut self) {
         let Some(path) = &self.0 else { return };
         let said: Option<Value> = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -63,12 +63,12 @@ impl Drop for Notice {
 }
 
 /// `studio`
-pub fn studio(context: &Context, arguments: &Studio) -> Answer {
+pub fn studio(context: &Context, arguments: &Studio) -> CommandResult {
     let dir = context.place().local();
     if let Some(url) = &arguments.server {
         return at(context, arguments, url, &sign_in(dir, url)?);
     }
-    if let Some(url) = Notice::find(dir)
+    if let Some(url) = ServerFile::find(dir)
         && let Ok(address) = sign_in(dir, &url)
     {
         return at(context, arguments, &url, &address);
@@ -83,7 +83,7 @@ pub fn studio(context: &Context, arguments: &Studio) -> Answer {
 }
 
 /// A server that was there before is left as it is.
-fn at(context: &Context, arguments: &Studio, url: &str, address: &str) -> Answer {
+fn at(context: &Context, arguments: &Studio, url: &str, address: &str) -> CommandResult {
     show(context, arguments, url, address, false)?;
     DONE
 }
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn a_server_is_found_while_it_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Notice::find(dir.path()), None);
-        let notice = Notice::leave(dir.path(), "http://127.0.0.1:1");
-        assert_eq!(Notice::find(dir.path()).as_deref(), Some("http://127.0.0.1:1"));
+        assert_eq!(ServerFile::find(dir.path()), None);
+        let notice = ServerFile::leave(dir.path(), "http://127.0.0.1:1");
+        assert_eq!(ServerFile::find(dir.path()).as_deref(), Some("http://127.0.0.1:1"));
         drop(notice);
-        assert_eq!(Notice::find(dir.path()), None);
+        assert_eq!(ServerFile::find(dir.path()), None);
         // One that was killed leaves its note behind.
         fs::write(dir.path().join(NOTICE), r#"{"url": "http://127.0.0.1:1", "pid": 2147483646}"#).unwrap();
-        assert_eq!(Notice::find(dir.path()), None);
+        assert_eq!(ServerFile::find(dir.path()), None);
     }
 
     #[test]

@@ -3,26 +3,26 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
+use stepback_model::escape::safe;
 use stepback_model::time::Timestamp;
-use stepback_model::visible::safe;
-use stepback_server::Work;
+use stepback_server::AppState;
 use stepback_tui::draw::Look;
 use stepback_tui::run::Options;
 use stepback_tui::source::{Remote, Source, Trouble};
 
-use super::{Answer, DONE, serve, sessions};
+use super::{CommandResult, DONE, serve, sessions};
 use crate::args::Arguments;
-use crate::args::play::Tui;
-use crate::context::{Context, Make};
+use crate::args::viewers::Tui;
+use crate::context::{Context, CreateStore};
 use crate::failure::{Failure, Kind};
 use crate::output::Paint;
-use crate::place::Place;
 use crate::settings::Settings;
+use crate::store_location::StoreLocation;
 use crate::system;
 use crate::watcher;
 
 /// `tui`
-pub fn tui(arguments: &Arguments, wanted: &Tui) -> Answer {
+pub fn tui(arguments: &Arguments, wanted: &Tui) -> CommandResult {
     let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !terminal || arguments.json {
         return Err(Failure::new(Kind::Usage, "the TUI needs a terminal for its keys and its screen").hint(
@@ -48,14 +48,14 @@ pub fn tui(arguments: &Arguments, wanted: &Tui) -> Answer {
     let look = Look { colors: Paint::stdout().is_on(), unicode: knows_unicode() };
     let shown = stepback_tui::run::run(Options { source, session, look, now });
     // Agents that run again for us end with us, whatever ended us.
-    work.iter().for_each(Work::end_reruns);
+    work.iter().for_each(AppState::end_reruns);
     shown?;
     DONE
 }
 
 /// The store on this machine, and the session that is meant.
-fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, Option<Work>), Failure> {
-    let context = Context::open(arguments, Make::No, "")?;
+fn here(arguments: &Arguments, wanted: &Tui) -> Result<(Source, Option<String>, Option<AppState>), Failure> {
+    let context = Context::open(arguments, CreateStore::No, "")?;
     let engine = context.engine();
     let session = match wanted.session.as_deref() {
         Some(text) => Some(sessions::find(&context, &engine, Some(text))?.1.id.to_string()),
@@ -104,7 +104,7 @@ fn token(arguments: &Arguments, wanted: &Tui) -> Result<String, Failure> {
     }
     let file = match &wanted.token_file {
         Some(file) => file.clone(),
-        None => Place::find(arguments.store.as_deref())?.local().join("server.token"),
+        None => StoreLocation::find(arguments.store.as_deref())?.local().join("server.token"),
     };
     std::fs::read_to_string(&file).map_err(|error| {
         Failure::new(Kind::System, format!("cannot read the token in {}: {error}", file.display())).hint(

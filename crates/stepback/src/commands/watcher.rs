@@ -11,7 +11,7 @@ use stepback_watch::process;
 use stepback_watch::report::WatcherReport;
 use stepback_watch::server::lock_holder;
 
-use super::{Answer, DONE};
+use super::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
@@ -161,7 +161,7 @@ fn after(seconds: u64) -> String {
 }
 
 /// `watcher`
-pub fn show(context: &Context) -> Answer {
+pub fn show(context: &Context) -> CommandResult {
     let state = WatcherState::find(context);
     if context.json {
         output::document(&json!({ "watcher": state.document(None), "not_watched": state.why_not() }));
@@ -187,7 +187,7 @@ pub fn show(context: &Context) -> Answer {
 }
 
 /// `watcher stop`
-pub fn stop(context: &Context) -> Answer {
+pub fn stop(context: &Context) -> CommandResult {
     let dir = context.place().local();
     let pid = stop_in(dir)?;
     if context.json {

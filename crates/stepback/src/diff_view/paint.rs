@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use anstyle::{Ansi256Color, AnsiColor, Color, Style as Paint};
-use stepback_model::visible::{escape, is_hidden};
+use stepback_model::escape::{escape, is_hidden};
 use unicode_width::UnicodeWidthChar;
 
 use super::Style;

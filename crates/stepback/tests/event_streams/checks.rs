@@ -1,7 +1,7 @@
 //! What must hold: files and conversation at every step, authors, marks, and what a rewind leaves alone.
 
 use stepback_engine::Workspace;
-use stepback_engine::changes::Numbered;
+use stepback_engine::changes::NumberedChange;
 use stepback_model::conversation;
 use stepback_model::ids::SessionId;
 use stepback_model::record::{Session, StepKind};
@@ -102,9 +102,9 @@ impl Script {
         since: u64,
         session: Option<SessionId>,
         (before, after): (&Files, &Files),
-        changes: &[Numbered],
+        changes: &[NumberedChange],
     ) -> Result<(), String> {
-        let may_go = |numbered: &Numbered| match (session, numbered.who.session()) {
+        let may_go = |numbered: &NumberedChange| match (session, numbered.who.session()) {
             (Some(session), author) => author == Some(session),
             (None, author) => author.is_some(),
         };
@@ -126,7 +126,7 @@ impl Script {
     }
 
     /// The listed change that holds an edit.
-    fn change_of<'c>(&self, edit: &Edit, changes: &'c [Numbered]) -> Option<&'c Numbered> {
+    fn change_of<'c>(&self, edit: &Edit, changes: &'c [NumberedChange]) -> Option<&'c NumberedChange> {
         let scans = self.oracle.scans.iter().filter(|scan| !scan.left_out.contains(&edit.path));
         let scan = scans.map(|scan| scan.tick).find(|tick| *tick >= edit.tick);
         changes.iter().find(|numbered| {
@@ -140,7 +140,7 @@ impl Script {
         &self,
         number: usize,
         (before, after): (&Files, &Files),
-        changes: &[Numbered],
+        changes: &[NumberedChange],
     ) -> Result<(), String> {
         let chosen = changes.iter().find(|numbered| numbered.number == number).ok_or("no such change")?;
         let path = String::from_utf8_lossy(chosen.change.path.as_bytes()).into_owned();
@@ -162,7 +162,7 @@ impl Script {
         Err(format!("taking back change {number} removed {:?}, {what}", edit.token))
     }
 
-    fn lines_added_by(&self, numbered: &Numbered) -> Result<Vec<String>, String> {
+    fn lines_added_by(&self, numbered: &NumberedChange) -> Result<Vec<String>, String> {
         let read = |node: Option<&Node>| {
             let bytes = self.world.with(|workspace| node.map(|node| workspace.read_node(node)).transpose());
             let bytes = bytes.map_err(text)?.unwrap_or_default();

@@ -1,8 +1,8 @@
 //! What the user does: checkpoints, rewinds, undos, branches and switches.
 
-use stepback_engine::rewind::Request;
+use stepback_engine::rewind::RewindRequest;
 use stepback_model::ids::{SessionId, StepId};
-use stepback_model::record::{Action, Move, Operation, StepKind};
+use stepback_model::record::{Action, Operation, StateTransition, StepKind};
 use stepback_store::port::StoredCheckpoint;
 use stepback_testkit::line_model::LineEffect;
 
@@ -36,7 +36,7 @@ impl Script {
         self.check_authors()?;
         let before = self.world.files();
         let changes = self.world.with(|workspace| workspace.numbered_changes(None).map_err(text))?;
-        let mut request = Request::default();
+        let mut request = RewindRequest::default();
         let mut since = 0;
         let what = match self.draw.below(6) {
             0 => {
@@ -106,7 +106,7 @@ impl Script {
         )
     }
 
-    fn is_step_of_user(&self, request: &Request) -> bool {
+    fn is_step_of_user(&self, request: &RewindRequest) -> bool {
         let target = request.target.as_ref().map(|target| target.checkpoint.step.session);
         target == Some(self.world.with(|workspace| workspace.session.id))
     }
@@ -122,7 +122,7 @@ impl Script {
         let (step, tick) = *self.draw.pick(&targets);
         self.world.with(|workspace| {
             let target = workspace.store().step(step).unwrap().unwrap();
-            let base = workspace.kept_base(&target).map_err(text)?;
+            let base = workspace.nearest_checkpoint(&target).map_err(text)?;
             let line = workspace.ancestry(&workspace.head().map_err(text)?).map_err(text)?;
             let is_on_line = line.iter().any(|stored| stored.checkpoint.step.id == base.checkpoint.step.id);
             Ok(is_on_line.then_some((target, tick)))
@@ -133,7 +133,7 @@ impl Script {
     fn effect_of_rewind(
         &self,
         operation: &Operation,
-        request: &Request,
+        request: &RewindRequest,
         head: Option<StepId>,
     ) -> Result<(u64, LineEffect), String> {
         let Action::Rewind { moved } = &operation.action else {
@@ -278,7 +278,7 @@ impl Script {
         Ok(operations.into_iter().max_by_key(|operation| operation.number))
     }
 
-    fn newest_move(&self) -> Result<Move, String> {
+    fn newest_move(&self) -> Result<StateTransition, String> {
         let operation = self.newest_operation()?;
         operation.and_then(|operation| operation.action.moved().cloned()).ok_or("nothing was moved".into())
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use stepback_agents::Agent;
-use stepback_engine::authorship::Who;
+use stepback_engine::authorship::Attribution;
 use stepback_model::ids::StepId;
 
 use crate::world::Files;
@@ -176,7 +176,7 @@ impl Oracle {
     }
 
     /// Whether `who` is what can be known of the change of `path` that was found at `tick`.
-    pub fn check_author(&self, path: &str, tick: u64, who: &Who) -> Result<(), String> {
+    pub fn check_author(&self, path: &str, tick: u64, who: &Attribution) -> Result<(), String> {
         let all = self.candidates(path, tick);
         let named: Vec<usize> = (all.iter().copied())
             .filter(|at| self.calls[*at].bound_to == Some(path) && self.is_certain(*at))
@@ -192,9 +192,9 @@ impl Oracle {
             _ => "uncertain",
         };
         let (found, authors) = match who {
-            Who::Somebody => ("the person", Vec::new()),
-            Who::Call(author) => ("a call", vec![author.step]),
-            Who::OneOf(authors) => ("uncertain", authors.iter().map(|author| author.step).collect()),
+            Attribution::Somebody => ("the person", Vec::new()),
+            Attribution::Call(author) => ("a call", vec![author.step]),
+            Attribution::OneOf(authors) => ("uncertain", authors.iter().map(|author| author.step).collect()),
         };
         let possible: Vec<&str> = candidates.iter().map(|at| self.calls[*at].id.as_str()).collect();
         let problem = |what: &str| {

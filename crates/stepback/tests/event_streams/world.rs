@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use stepback_agents::Agent;
 use stepback_agents::hook::Hook;
-use stepback_engine::rewind::Request;
+use stepback_engine::rewind::RewindRequest;
 use stepback_engine::undo::Direction;
 use stepback_engine::{Engine, EngineError, Workspace};
 use stepback_model::env::{Env, FrozenEnv};
@@ -159,7 +159,7 @@ impl World {
     }
 
     /// Rewinds, and says what became of each path.
-    pub fn rewind(&self, request: &Request) -> Result<String, String> {
+    pub fn rewind(&self, request: &RewindRequest) -> Result<String, String> {
         if self.runs_program {
             let mut arguments = vec!["rewind".to_owned(), "--yes".into()];
             arguments

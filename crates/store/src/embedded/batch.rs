@@ -12,7 +12,7 @@ use super::objects::{IN_DATABASE, Location, Written, find};
 use super::{EmbeddedStore, schema};
 use crate::codec::{self, Codec};
 use crate::error::StoreError;
-use crate::lender::{self, Lender, Oid};
+use crate::git_pack::{self, GitPack, Oid};
 use crate::pack::{self, IfAbsent, PackWriter, RecordHeader};
 use crate::port::{FinishedBatch, ObjectBatch};
 
@@ -25,7 +25,7 @@ pub(super) struct Batch<'a> {
     /// How many more objects may be stored as differences.
     differences: AtomicU32,
     /// Git packs that blobs may be borrowed from.
-    lenders: OnceLock<Vec<Arc<Lender>>>,
+    lenders: OnceLock<Vec<Arc<GitPack>>>,
     inner: Mutex<Pending>,
 }
 
@@ -334,7 +334,7 @@ impl Batch<'_> {
             && bytes.len() >= WORTH_BORROWING
             && let Some(lenders) = self.lenders.get()
         {
-            let oid = lender::blob_oid(bytes);
+            let oid = git_pack::blob_oid(bytes);
             if let Some(lender) = lenders.iter().find(|lender| lender.contains(&oid)) {
                 let payload = [oid, lender.id].concat();
                 return Encoded { lender: Some(lender.id), ..Encoded::new(Codec::Borrowed, Some(payload)) };
@@ -400,8 +400,8 @@ fn compress_all(small: &[Small]) -> Vec<Option<Vec<u8>>> {
 }
 
 impl ObjectBatch for Batch<'_> {
-    fn borrow_from(&self, packs: &[Vec<u8>]) {
-        let ids = packs.iter().filter_map(|name| lender::pack_id(name));
+    fn reuse_packs(&self, packs: &[Vec<u8>]) {
+        let ids = packs.iter().filter_map(|name| git_pack::pack_id(name));
         // A pack that cannot be read as git's own cannot lend; its content is stored as usual.
         let _ = self.lenders.set(ids.filter_map(|id| self.store.lender(id).ok()).collect());
     }

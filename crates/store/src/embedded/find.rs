@@ -7,7 +7,7 @@ use stepback_model::record::StepKind;
 
 use super::log::{self, COLUMNS, WIDTH};
 use crate::error::StoreError;
-use crate::port::{By, COUNTED, Cursor, Page, Placed, Query, StoredCheckpoint, Tally};
+use crate::port::{COUNTED, Cursor, Page, Query, SortKey, StepAt, StepCount, StoredCheckpoint};
 
 /// What a step must fulfil: SQL about a row `s`, beginning with ` AND` unless it is empty, and its parameters.
 #[derive(Default)]
@@ -118,10 +118,10 @@ fn indexes(workspace: Option<WorkspaceId>, query: &Query) -> Vec<&'static str> {
         need(query.failed == Some(true), "steps_failed ON steps (workspace, number) WHERE failed = 1");
         need(query.kinds.len() == 1, "steps_of_kind ON steps (workspace, kind, number)");
         need(query.tool.is_some(), "steps_of_tool ON steps (workspace, tool COLLATE NOCASE, number)");
-        let by_time = query.by == By::Time || query.since.is_some() || query.until.is_some();
+        let by_time = query.by == SortKey::Time || query.since.is_some() || query.until.is_some();
         need(by_time, "steps_in_time ON steps (workspace, at, position)");
         need(
-            query.by == By::Duration,
+            query.by == SortKey::Duration,
             "steps_by_duration ON steps (workspace, coalesce(duration, -1), position)",
         );
     }
@@ -164,10 +164,10 @@ fn number(number: u64) -> Value {
 /// The columns that steps are ordered by. In one workspace the numbers are in order of commits, and have an index.
 fn order_of(workspace: Option<WorkspaceId>, query: &Query) -> &'static [&'static str] {
     match query.by {
-        By::Commit if workspace.is_some() => &["s.number"],
-        By::Commit => &["s.position"],
-        By::Time => &["s.at", "s.position"],
-        By::Duration => &["coalesce(s.duration, -1)", "s.position"],
+        SortKey::Commit if workspace.is_some() => &["s.number"],
+        SortKey::Commit => &["s.position"],
+        SortKey::Time => &["s.at", "s.position"],
+        SortKey::Duration => &["coalesce(s.duration, -1)", "s.position"],
     }
 }
 
@@ -228,7 +228,7 @@ fn count(
     Ok((total.min(most), total > most))
 }
 
-pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
+pub(super) fn follow(db: &Connection, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
     let from = Some(Cursor { value: 0, position });
     let query = Query { oldest_first: true, from, ..Query::default() };
     rows(db, (None, &query, Size::Few), Some(most), |_, placed| placed)
@@ -245,7 +245,7 @@ fn rows<T>(
     db: &Connection,
     (workspace, query, size): (Option<WorkspaceId>, &Query, Size),
     limit: Option<u64>,
-    keep: impl Fn(Cursor, Placed) -> T,
+    keep: impl Fn(Cursor, StepAt) -> T,
 ) -> Result<Vec<T>, StoreError> {
     let Conditions { sql: conditions, mut values } = Conditions::of(workspace, query, "sessions", size);
     let mut sql = format!("SELECT {COLUMNS}, s.position, s.workspace FROM steps s WHERE 1{conditions}");
@@ -253,11 +253,11 @@ fn rows<T>(
         let sign = if query.oldest_first { '>' } else { '<' };
         let position = number(from.position);
         match query.by {
-            By::Commit => {
+            SortKey::Commit => {
                 sql.push_str(&format!(" AND s.position {sign} ?"));
                 values.push(position);
             }
-            By::Time | By::Duration => {
+            SortKey::Time | SortKey::Duration => {
                 let columns = order_of(workspace, query).join(", ");
                 sql.push_str(&format!(" AND ({columns}) {sign} (?, ?)"));
                 values.extend([Value::Integer(from.value), position]);
@@ -274,16 +274,16 @@ fn rows<T>(
         let position = row.get::<_, i64>(WIDTH)? as u64;
         let place = query.place(&stored, position);
         let workspace = log::id(row, WIDTH + 1, WorkspaceId::from_slice)?;
-        Ok(keep(place, Placed { workspace, position, stored }))
+        Ok(keep(place, StepAt { workspace, position, stored }))
     })
 }
 
-pub(super) fn tally(db: &Connection, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+pub(super) fn tally(db: &Connection, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
     let sql =
         "SELECT n.agent, s.kind, count(*), sum(s.failed) FROM steps s JOIN sessions n ON n.id = s.session
                WHERE s.workspace = ?1 GROUP BY 1, 2 ORDER BY 1, 2";
     log::collect(db, sql, [workspace.as_bytes().as_slice()], |row| {
-        Ok(Tally {
+        Ok(StepCount {
             agent: row.get(0)?,
             kind: log::named(row, 1, StepKind::parse)?,
             steps: row.get::<_, i64>(2)? as u64,

@@ -13,8 +13,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, pa
 use stepback_model::ids::WorkspaceId;
 use stepback_model::search::{Field, Texts, fold, words};
 
-use super::answer::{self, Places};
 use super::log::{self, COLUMNS, WIDTH};
+use super::ranked_hits::{self, Places};
 use super::{EmbeddedStore, PATIENCE, make_private, schema};
 use crate::error::StoreError;
 use crate::port::{Document, Found, Hit, Search, StoredCheckpoint};
@@ -304,7 +304,7 @@ impl Index {
     pub(super) fn search(&self, search: &Search) -> Result<Found, StoreError> {
         // The total and the hits are of the same moment.
         let _snapshot = self.db.unchecked_transaction()?;
-        let Places { shown, total, at_least, more } = answer::places(self, search)?;
+        let Places { shown, total, at_least, more } = ranked_hits::places(self, search)?;
         let sql = format!(
             "SELECT {COLUMNS}, s.workspace, t.raw_len, t.text
              FROM log.steps s JOIN texts t ON t.position = s.position WHERE s.position = ?1"

@@ -8,7 +8,8 @@ use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, SessionId, StepId, WorkspaceId};
 use stepback_model::json::Root;
 use stepback_model::record::{
-    Action, Annotation, Checkpoint, Facts, OpStatus, Operation, Session, Step, StepKind, Trigger, Workspace,
+    Action, Annotation, Checkpoint, OpStatus, Operation, Session, Step, StepKind, StepMeta, Trigger,
+    Workspace,
 };
 use stepback_model::time::Timestamp;
 
@@ -183,7 +184,7 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<StoredCheckpoin
         at: Timestamp::from_micros(row.get(5)?),
         state: id(row, 6, Hash::from_slice)?,
         summary: row.get(7)?,
-        facts: Facts {
+        facts: StepMeta {
             iteration: row.get::<_, i64>(14)? as u64,
             worker: row.get(15)?,
             call: row.get(16)?,

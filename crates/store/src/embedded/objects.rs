@@ -15,7 +15,7 @@ use stepback_model::object::{Next, ObjectError, ObjectSource};
 use super::EmbeddedStore;
 use crate::codec::{self, Codec};
 use crate::error::StoreError;
-use crate::lender::{Lender, Oid};
+use crate::git_pack::{GitPack, Oid};
 use crate::pack::{self, PackWriter};
 
 /// In place of the number of a pack: the record is in the database.
@@ -66,12 +66,12 @@ impl EmbeddedStore {
     }
 
     /// The git pack `id` in the vault, opened once.
-    pub(super) fn lender(&self, id: Oid) -> Result<Arc<Lender>, String> {
+    pub(super) fn lender(&self, id: Oid) -> Result<Arc<GitPack>, String> {
         let mut open = self.open_lenders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lender) = open.get(&id) {
             return Ok(lender.clone());
         }
-        let lender = Arc::new(Lender::open(&self.dir.join(crate::port::VAULT), id)?);
+        let lender = Arc::new(GitPack::open(&self.dir.join(crate::port::VAULT), id)?);
         open.insert(id, lender.clone());
         Ok(lender)
     }

@@ -15,8 +15,8 @@ use super::objects::{self, Written};
 use super::{EmbeddedStore, FORMAT, apply, find, log, schema};
 use crate::error::StoreError;
 use crate::port::{
-    Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Placed,
-    Query, Questions, Receipt, Search, Store, StoredCheckpoint, Swept, Tally, Usage,
+    Answers, CommitMark, Document, FinishedBatch, Found, Mutation, ObjectBatch, ObjectInfo, Page, Query,
+    Questions, Receipt, Search, StepAt, StepCount, Store, StoredCheckpoint, Swept, Usage,
 };
 
 /// The write-ahead log is folded into the database when it has grown beyond this many pages.
@@ -103,7 +103,7 @@ impl Store for EmbeddedStore {
         Ok(self.locate(kind, hash)?.is_some())
     }
 
-    fn epoch(&self) -> Result<u64, StoreError> {
+    fn gc_generation(&self) -> Result<u64, StoreError> {
         log::epoch(&self.reader())
     }
 
@@ -118,7 +118,7 @@ impl Store for EmbeddedStore {
     ) -> Result<Receipt, StoreError> {
         if let Some(batch) = batch.as_ref().filter(|batch| mutations.is_empty() && is_empty(batch)) {
             // Nothing to write, but what the batch found stored may be gone.
-            return if batch.epoch == self.epoch()? {
+            return if batch.epoch == self.gc_generation()? {
                 Ok(Receipt::default())
             } else {
                 Err(StoreError::Collected)
@@ -212,7 +212,7 @@ impl Store for EmbeddedStore {
         find::page(&self.reader(), workspace, query)
     }
 
-    fn follow(&self, position: u64, most: u64) -> Result<Vec<Placed>, StoreError> {
+    fn follow(&self, position: u64, most: u64) -> Result<Vec<StepAt>, StoreError> {
         find::follow(&self.reader(), position, most)
     }
 
@@ -220,7 +220,7 @@ impl Store for EmbeddedStore {
         find::newest_position(&self.reader())
     }
 
-    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<Tally>, StoreError> {
+    fn tally(&self, workspace: WorkspaceId) -> Result<Vec<StepCount>, StoreError> {
         find::tally(&self.reader(), workspace)
     }
 
@@ -256,7 +256,7 @@ impl Store for EmbeddedStore {
         log::operations(&self.reader(), workspace, true)
     }
 
-    fn mark(&self) -> Result<CommitMark, StoreError> {
+    fn commit_seq(&self) -> Result<CommitMark, StoreError> {
         let connection = self.reader();
         let commits: i64 = connection.query_row("SELECT commits FROM meta", [], |row| row.get(0))?;
         Ok(CommitMark(commits as u64))

@@ -230,7 +230,7 @@ impl EmbeddedStore {
             let id = row?
                 .try_into()
                 .map_err(|_| StoreError::Corrupt { what: "a lender row has no valid pack".into() })?;
-            let (pack, idx) = crate::lender::file_names(&id);
+            let (pack, idx) = crate::git_pack::file_names(&id);
             files.extend([pack.into_bytes(), idx.into_bytes()]);
         }
         Ok(files)

@@ -3,7 +3,7 @@
 use stepback_model::search::{Pattern, Phrase, Word};
 
 use super::Inner;
-use crate::port::{By, Document, Found, Hit, Query, Search, StoredCheckpoint};
+use crate::port::{Document, Found, Hit, Query, Search, SortKey, StoredCheckpoint};
 use crate::rank::{Ranking, count, length, take_apart, weight};
 use crate::scan::matching;
 
@@ -23,7 +23,7 @@ pub(super) fn search(inner: &Inner, search: &Search) -> Found {
         _ => None,
     };
     let among = match search.ranked {
-        true => Query { by: By::Commit, oldest_first: false, ..search.among.clone() },
+        true => Query { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
         false => search.among.clone(),
     };
     for (_, workspace, stored) in matching(inner.log.rows(), search.workspace, &among) {

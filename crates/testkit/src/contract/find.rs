@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use stepback_model::hash::Hash;
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
-use stepback_model::record::{Annotation, Facts, Session, Step, StepKind, Trigger};
+use stepback_model::record::{Annotation, Session, Step, StepKind, StepMeta, Trigger};
 use stepback_model::search::{Field, Pattern, Texts};
 use stepback_model::time::Timestamp;
-use stepback_store::port::{By, Document, Found, Mutation, Query, Search, Store};
+use stepback_store::port::{Document, Found, Mutation, Query, Search, SortKey, Store};
 
 use crate::sample::{Sample, append};
 
@@ -25,7 +25,7 @@ fn two_workspaces(store: &dyn Store) -> (WorkspaceId, WorkspaceId) {
     store.commit(None, &[Mutation::AddSession(theirs.clone())]).unwrap();
     let step = |session: &Session, at: i64, duration: Option<u64>, worker: Option<&str>| {
         let step = sample.step(session.id, Hash::from_bytes([at as u8; 32]));
-        let facts = Facts { duration, worker: worker.map(Into::into), ..Facts::default() };
+        let facts = StepMeta { duration, worker: worker.map(Into::into), ..StepMeta::default() };
         Step { at: Timestamp::from_micros(at), facts, ..step }
     };
     let light = |step: Step| Mutation::AppendStep { step, annotation: Annotation::default(), trigger: None };
@@ -91,7 +91,7 @@ pub fn steps_are_counted_by_agent_and_kind(store: &dyn Store) {
     assert_eq!(counted(one), [("sample".to_string(), StepKind::Checkpoint, 3, 0)]);
     let sample = Sample::new(3);
     let session = store.sessions(two).unwrap().into_iter().find(|session| session.agent == "other").unwrap();
-    let facts = Facts { failed: true, ..Facts::default() };
+    let facts = StepMeta { failed: true, ..StepMeta::default() };
     let failed =
         Step { kind: StepKind::ToolEnd, facts, ..sample.step(session.id, Hash::from_bytes([1; 32])) };
     store.commit(None, &[append(failed)]).unwrap();
@@ -102,12 +102,12 @@ pub fn steps_are_counted_by_agent_and_kind(store: &dyn Store) {
 /// Steps come in the order asked for, and a cursor goes through all of them, whatever is added meanwhile.
 pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
     let (one, two) = two_workspaces(store);
-    let by = |by: By, oldest_first: bool| Query { by, oldest_first, ..Query::default() };
-    assert_eq!(numbers(store, Some(one), &by(By::Time, true)), [2, 1, 3]);
-    assert_eq!(numbers(store, Some(one), &by(By::Duration, false)), [3, 1, 2]);
-    assert_eq!(numbers(store, None, &by(By::Commit, true)), [1, 1, 2, 2, 3]);
+    let by = |by: SortKey, oldest_first: bool| Query { by, oldest_first, ..Query::default() };
+    assert_eq!(numbers(store, Some(one), &by(SortKey::Time, true)), [2, 1, 3]);
+    assert_eq!(numbers(store, Some(one), &by(SortKey::Duration, false)), [3, 1, 2]);
+    assert_eq!(numbers(store, None, &by(SortKey::Commit, true)), [1, 1, 2, 2, 3]);
     let sample = Sample::new(2);
-    for order in [By::Commit, By::Time, By::Duration] {
+    for order in [SortKey::Commit, SortKey::Time, SortKey::Duration] {
         for oldest_first in [true, false] {
             for workspace in [None, Some(one), Some(two)] {
                 let whole = store.find(workspace, &by(order, oldest_first)).unwrap();
@@ -119,7 +119,7 @@ pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
                     seen.extend(page.steps);
                     let Some(next) = page.next else { break };
                     query.from = Some(next.to_string().parse().unwrap());
-                    if order == By::Commit && !oldest_first {
+                    if order == SortKey::Commit && !oldest_first {
                         let session = store.sessions(one).unwrap()[0].id;
                         store
                             .commit(None, &[append(sample.step(session, Hash::from_bytes([9; 32])))])
@@ -138,10 +138,10 @@ pub fn a_query_is_gone_through_page_by_page(store: &dyn Store) {
 pub fn commits_are_followed_without_a_gap(store: &dyn Store) {
     assert_eq!(store.newest_position().unwrap(), 0);
     assert!(store.follow(0, 10).unwrap().is_empty());
-    let before = store.mark().unwrap();
+    let before = store.commit_seq().unwrap();
     let (one, two) = two_workspaces(store);
     assert_ne!(store.wait_for_commit(before, Duration::from_secs(60)).unwrap(), before, "there was one");
-    let now = store.mark().unwrap();
+    let now = store.commit_seq().unwrap();
     assert_eq!(store.wait_for_commit(now, Duration::from_millis(1)).unwrap(), now, "there was none");
     let sample = Sample::new(2);
     let session = store.sessions(one).unwrap()[0].id;
@@ -266,7 +266,7 @@ pub fn a_search_is_limited_and_goes_on(store: &dyn Store) {
     assert_eq!(store.search(&Search { among: kinds, ..all.clone() }).unwrap().total, 0);
     let agent = Query { agent: Some("other".into()), failed: Some(false), ..Query::default() };
     assert_eq!(store.search(&Search { among: agent, ..all.clone() }).unwrap().total, 2);
-    let by_time = Query { by: By::Time, oldest_first: true, ..Query::default() };
+    let by_time = Query { by: SortKey::Time, oldest_first: true, ..Query::default() };
     let oldest = Search { workspace: Some(one), among: by_time, ranked: false, ..all.clone() };
     assert_eq!(found(&store.search(&oldest).unwrap()), [2, 1, 3]);
     for pattern in [Pattern::words("same").unwrap(), Pattern::substring("ME W").unwrap()] {

@@ -6,7 +6,7 @@ use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::ids::{OpId, StepId, WorkspaceId};
 use stepback_model::json::Root;
 use stepback_model::record::{
-    Annotation, Facts, OpStatus, OpenCall, Session, SessionInfo, Step, StepKind, Trigger,
+    Annotation, OpStatus, OpenCall, Session, SessionInfo, Step, StepKind, StepMeta, Trigger,
 };
 use stepback_model::time::Timestamp;
 use stepback_store::StoreError;
@@ -34,7 +34,7 @@ pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
     let mutations = [Mutation::AppendOp(op.clone()), set_ref("head", None, first)];
     store.commit(None, &mutations).unwrap();
     let objects = hashes(store);
-    let mark = store.mark().unwrap();
+    let mark = store.commit_seq().unwrap();
 
     let other = sample.workspace(b"/other");
     let late = sample.session(workspace.id);
@@ -79,7 +79,7 @@ pub fn a_failed_commit_leaves_nothing(store: &dyn Store) {
     assert_eq!((operations[0].status, operations[0].undone), (OpStatus::Applying, false));
     assert_eq!(operations[0].journal, op.journal);
     assert_eq!(store.references("").unwrap(), [("head".to_string(), first)]);
-    assert_eq!(store.mark().unwrap(), mark, "a failed commit counts as one");
+    assert_eq!(store.commit_seq().unwrap(), mark, "a failed commit counts as one");
 
     let receipt = store
         .commit(None, &[append(step), Mutation::AppendOp(sample.operation(workspace.id, OpStatus::Done))])
@@ -362,7 +362,7 @@ pub fn a_checkpoint_keeps_every_field(store: &dyn Store) {
             at: Timestamp::from_micros(-5 + at as i64),
             state: Hash::of(ObjectKind::State, &[at as u8]),
             summary: "quotes ' \" and \0 and \n and ü and 🦀".into(),
-            facts: Facts {
+            facts: StepMeta {
                 iteration: at as u64,
                 worker: (at == 2).then(|| "helper".into()),
                 call: (at == 3).then(|| "call-1".into()),
@@ -415,12 +415,12 @@ pub fn steps_are_listed_by_what_is_asked_for(store: &dyn Store) {
     let (_, elsewhere) = sample.begin(store, b"/elsewhere");
     let step = |session: &Session, kind, tool: &str, failed, iteration| Step {
         kind,
-        facts: Facts {
+        facts: StepMeta {
             tool: Some(tool.into()),
             call: Some(format!("{tool}-1")),
             failed,
             iteration,
-            ..Facts::default()
+            ..StepMeta::default()
         },
         ..sample.step(session.id, STATE)
     };
@@ -544,16 +544,16 @@ pub fn only_hidden_checkpoints_are_purged(store: &dyn Store) {
 /// Every commit moves the mark; looking does not.
 pub fn the_mark_moves_with_every_commit(store: &dyn Store) {
     let sample = Sample::new(1);
-    let mut marks = vec![store.mark().unwrap()];
+    let mut marks = vec![store.commit_seq().unwrap()];
     let (_, session) = sample.begin(store, b"/w");
-    marks.push(store.mark().unwrap());
+    marks.push(store.commit_seq().unwrap());
     put(store, &[b"objects alone"]);
-    marks.push(store.mark().unwrap());
+    marks.push(store.commit_seq().unwrap());
     sample.append(store, session.id, b"x");
-    marks.push(store.mark().unwrap());
+    marks.push(store.commit_seq().unwrap());
     let distinct: BTreeSet<u64> = marks.iter().map(|mark| mark.0).collect();
     assert_eq!(distinct.len(), marks.len(), "{marks:?}");
     drop(store.begin().unwrap());
     store.checkpoints(sample.workspace(b"/x").id).unwrap();
-    assert_eq!(store.mark().unwrap(), marks[3]);
+    assert_eq!(store.commit_seq().unwrap(), marks[3]);
 }

@@ -25,7 +25,7 @@ pub fn a_look_answers_everything(store: &dyn Store) {
             sessions: &[SessionId::from_bytes([97; 16]), one.id, one.id],
         })
         .unwrap();
-    assert_eq!(looked.epoch, store.epoch().unwrap());
+    assert_eq!(looked.epoch, store.gc_generation().unwrap());
     assert_eq!(looked.stored, HashSet::from([step.id]));
     assert_eq!(looked.references, [None, Some(step.id), None]);
     assert_eq!(looked.sessions, [None, Some(one.clone()), Some(one)]);

@@ -1,7 +1,7 @@
 //! Promises about operations: numbered, kept exactly, finished or not, undone or not.
 
 use stepback_model::ids::{OpId, SessionId, StepId};
-use stepback_model::record::{Action, Annotation, Move, OpStatus};
+use stepback_model::record::{Action, Annotation, OpStatus, StateTransition};
 use stepback_store::port::{Mutation, Store};
 
 use crate::sample::Sample;
@@ -32,7 +32,7 @@ pub fn an_operation_keeps_every_field(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, _) = sample.begin(store, b"/w");
     let (step, op) = (step_id(1), OpId::from_bytes([2; 16]));
-    let moved = Move {
+    let moved = StateTransition {
         before: step_id(3),
         after: step_id(4),
         onto: step_id(5),

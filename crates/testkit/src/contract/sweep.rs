@@ -10,7 +10,7 @@ use super::hashes;
 use crate::sample::{Sample, append, noise, prose, put};
 
 fn sweep(store: &dyn Store, live: &[Hash]) -> u64 {
-    let mark = store.mark().unwrap();
+    let mark = store.commit_seq().unwrap();
     store.sweep(&live.iter().copied().collect::<HashSet<_>>(), mark).unwrap().objects
 }
 
@@ -20,7 +20,7 @@ pub fn a_sweep_keeps_the_living_and_frees_the_dead(store: &dyn Store) {
     let written = put(store, &blobs.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let (live, dead) = written.split_at(10);
     let before = store.usage().unwrap();
-    let mark = store.mark().unwrap();
+    let mark = store.commit_seq().unwrap();
     let swept = store.sweep(&live.iter().copied().collect(), mark).unwrap();
     assert_eq!(swept.objects, 30);
     assert!(swept.bytes > 1_200_000, "{swept:?}");
@@ -58,7 +58,7 @@ pub fn an_older_batch_is_refused_after_a_sweep(store: &dyn Store) {
     let sample = Sample::new(1);
     let (workspace, session) = sample.begin(store, b"/w");
     let old = put(store, &[b"relied on"])[0];
-    let epoch = store.epoch().unwrap();
+    let epoch = store.gc_generation().unwrap();
 
     let open = store.begin().unwrap();
     assert!(open.contains(ObjectKind::Blob, old).unwrap());
@@ -69,7 +69,7 @@ pub fn an_older_batch_is_refused_after_a_sweep(store: &dyn Store) {
     assert_eq!(finished.epoch, epoch);
 
     assert_eq!(sweep(store, &[]), 1);
-    assert!(store.epoch().unwrap() > epoch);
+    assert!(store.gc_generation().unwrap() > epoch);
     for batch in [open.finish().unwrap(), finished] {
         let refused = store.commit(Some(batch), &[append(sample.step(session.id, old))]);
         assert!(matches!(refused, Err(StoreError::Collected)), "{refused:?}");
@@ -86,15 +86,15 @@ pub fn a_sweep_is_refused_when_something_was_committed(store: &dyn Store) {
     let sample = Sample::new(1);
     let (_, session) = sample.begin(store, b"/w");
     let first = put(store, &[b"first"])[0];
-    let mark = store.mark().unwrap();
-    let epoch = store.epoch().unwrap();
+    let mark = store.commit_seq().unwrap();
+    let epoch = store.gc_generation().unwrap();
     sample.append(store, session.id, b"second");
     let swept = store.sweep(&HashSet::from([first]), mark);
     assert!(matches!(swept, Err(StoreError::Grew)), "{swept:?}");
-    assert_eq!(store.epoch().unwrap(), epoch);
+    assert_eq!(store.gc_generation().unwrap(), epoch);
     assert_eq!(hashes(store).len(), 2);
 
-    let mark = store.mark().unwrap();
+    let mark = store.commit_seq().unwrap();
     store.sweep(&HashSet::from([first]), mark).unwrap();
     let again = store.sweep(&HashSet::new(), mark);
     assert!(matches!(again, Err(StoreError::Grew)), "a sweep counts as a commit: {again:?}");

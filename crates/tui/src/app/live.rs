@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::App;
 use super::prompt::Purpose;
 use crate::documents::{Breakpoint, Stop};
-use crate::effect::{Deed, Effect, Method};
+use crate::effect::{Effect, Method, TuiCommand};
 use crate::source::part;
 
 /// Agents that wait and breakpoints, as one list.
@@ -124,7 +124,12 @@ impl App {
             Purpose::Tell(session) if !text.is_empty() => {
                 let path = format!("/sessions/{}/inject", part(&session));
                 let told = "it hears this with its next call".to_owned();
-                vec![Effect::Do(Deed { method: Method::Post, path, body: json!({ "text": text }), told })]
+                vec![Effect::Do(TuiCommand {
+                    method: Method::Post,
+                    path,
+                    body: json!({ "text": text }),
+                    told,
+                })]
             }
             _ => Vec::new(),
         }
@@ -138,7 +143,7 @@ impl App {
                 let path = format!("/workspaces/{}/breakpoints/{}", part(&workspace), one.id);
                 let told = format!("breakpoint {} is {}", one.id, if one.enabled { "off" } else { "on" });
                 let body = json!({ "enabled": !one.enabled });
-                vec![Effect::Do(Deed { method: Method::Patch, path, body, told })]
+                vec![Effect::Do(TuiCommand { method: Method::Patch, path, body, told })]
             }
             Some(Chosen::Stop(stop)) => {
                 let open = Effect::Open { session: stop.session.clone(), number: Some(stop.step) };
@@ -155,7 +160,7 @@ impl App {
             Some(Chosen::Breakpoint(one)) => {
                 let path = format!("/workspaces/{}/breakpoints/{}", part(&workspace), one.id);
                 let told = format!("breakpoint {} is gone", one.id);
-                vec![Effect::Do(Deed { method: Method::Delete, path, body: Value::Null, told })]
+                vec![Effect::Do(TuiCommand { method: Method::Delete, path, body: Value::Null, told })]
             }
             _ => {
                 self.complain("select a breakpoint");
@@ -169,7 +174,7 @@ impl App {
             Ok(body) => {
                 let path = format!("/workspaces/{}/breakpoints", part(workspace));
                 let told = format!("agents stop at {text}");
-                vec![Effect::Do(Deed { method: Method::Post, path, body, told })]
+                vec![Effect::Do(TuiCommand { method: Method::Post, path, body, told })]
             }
             Err(why) => {
                 self.complain(&why);
@@ -181,7 +186,7 @@ impl App {
 
 fn answer(stop: &Stop, body: Value, told: &str) -> Effect {
     let path = format!("/stops/{}/answer", part(&stop.id));
-    Effect::Do(Deed { method: Method::Post, path, body, told: told.to_owned() })
+    Effect::Do(TuiCommand { method: Method::Post, path, body, told: told.to_owned() })
 }
 
 /// What a breakpoint is written as: `tool NAME`, `error`, …

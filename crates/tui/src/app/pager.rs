@@ -1,6 +1,6 @@
 //! Text of any length, looked at a screen at a time.
 
-use stepback_model::visible;
+use stepback_model::escape;
 
 /// Longest row, in characters; what is longer goes on in another row.
 const LONGEST: usize = 400;
@@ -67,7 +67,7 @@ impl Rows {
         let end = line.char_indices().map(|(at, _)| at).take_while(|at| *at <= room).last();
         let kept = if line.len() > room { line.split_at(end.unwrap_or(0)).0 } else { line };
         self.left_out += usize::from(kept.len() < line.len());
-        let safe = visible::safe(&kept.replace('\t', "    "));
+        let safe = escape::safe(&kept.replace('\t', "    "));
         let mut rest = safe.as_str();
         loop {
             let end = rest.char_indices().nth(LONGEST).map_or(rest.len(), |(at, _)| at);

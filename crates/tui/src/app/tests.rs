@@ -8,7 +8,7 @@ use super::*;
 use crate::documents::{
     Applied, Breakpoint, Entry, Hit, Operation, Outcome, Page, Planned as Path, Problem, State,
 };
-use crate::effect::{Around, Came, Deed, Method};
+use crate::effect::{Around, Method, SourceResponse, TuiCommand};
 use crate::source::Trouble;
 
 fn steps(numbers: std::ops::RangeInclusive<u64>) -> Vec<Step> {
@@ -41,11 +41,11 @@ fn opened(numbers: std::ops::RangeInclusive<u64>, ends: bool) -> App {
     let mut app = App::new((80, 24), Timestamp::from_micros(0));
     app.begin(Some("s1".into()));
     let around = Around { number: *numbers.end(), steps: steps(numbers), begins: true, ends };
-    came(&mut app, Came::Session(Ok((session(), around))));
+    came(&mut app, SourceResponse::Session(Ok((session(), around))));
     app
 }
 
-fn came(app: &mut App, came: Came) -> Vec<Effect> {
+fn came(app: &mut App, came: SourceResponse) -> Vec<Effect> {
     app.update(Message::Came(Box::new(came)))
 }
 
@@ -102,10 +102,10 @@ fn what_lies_beyond_is_asked_for() {
     let effects = press(&mut app, "e");
     assert_eq!(effects, [Effect::Error { session: "s1".into(), side: Side::After, number: 400 }]);
     let found = Step { number: 9000, session: "s1".into(), ..Step::default() };
-    let effects = came(&mut app, Came::Found(Ok(found)));
+    let effects = came(&mut app, SourceResponse::Found(Ok(found)));
     assert_eq!(effects, [Effect::Around { session: "s1".into(), number: 9000 }]);
     let around = Around { number: 9000, steps: steps(8910..=9090), begins: false, ends: false };
-    let effects = came(&mut app, Came::Around("s1".into(), Ok(around)));
+    let effects = came(&mut app, SourceResponse::Around("s1".into(), Ok(around)));
     assert_eq!(at(&app), 9000);
     // It is near to both ends of what is known; one side is asked for at a time.
     assert_eq!(effects, [Effect::More { session: "s1".into(), side: Side::Before, number: 8910 }]);
@@ -118,10 +118,10 @@ fn what_was_asked_for_another_step_is_not_shown() {
     let [Effect::Step { key, .. }] = &effects[..] else { panic!("{effects:?}") };
     let old = key.clone();
     press(&mut app, "h");
-    came(&mut app, Came::Step(old, Ok(Vec::new())));
+    came(&mut app, SourceResponse::Step(old, Ok(Vec::new())));
     assert!(app.step.ready().is_none());
     let key = app.step.key().unwrap().to_owned();
-    came(&mut app, Came::Step(key, Ok(Vec::new())));
+    came(&mut app, SourceResponse::Step(key, Ok(Vec::new())));
     assert!(app.step.ready().is_some());
 }
 
@@ -141,7 +141,7 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
         apply: "/api/v1/rewind-plans/p/apply".into(),
         ..Plan::default()
     };
-    came(&mut app, Came::Plan(Ok(plan.clone()), Some("#9".into())));
+    came(&mut app, SourceResponse::Plan(Ok(plan.clone()), Some("#9".into())));
     assert!(matches!(app.overlay, Overlay::Plan(_)));
     assert_eq!(press(&mut app, "x"), [], "only y agrees");
     assert_eq!(press(&mut app, "\n"), [], "only y agrees");
@@ -158,16 +158,16 @@ fn a_rewind_is_planned_shown_agreed_to_and_undone() {
         plan: Some(Box::new(plan.clone())),
         ..Problem::default()
     };
-    came(&mut app, Came::Applied(Err(Trouble::Refused(Box::new(problem)))));
+    came(&mut app, SourceResponse::Applied(Err(Trouble::Refused(Box::new(problem)))));
     assert!(matches!(app.overlay, Overlay::Plan(_)));
     assert_eq!(told(&app), "something changed");
     press(&mut app, "y");
     let operation = Operation { summary: "rewind to #9".into(), ..Operation::default() };
     let applied = Applied { operation, items: vec![Outcome { done: true }], partial: false };
-    came(&mut app, Came::Applied(Ok(applied)));
+    came(&mut app, SourceResponse::Applied(Ok(applied)));
     assert_eq!(told(&app), "rewind to #9: 1 path done; press u to undo");
     assert_eq!(press(&mut app, "u"), [Effect::PlanUndo("w1".into())]);
-    came(&mut app, Came::Plan(Ok(plan), None));
+    came(&mut app, SourceResponse::Plan(Ok(plan), None));
     assert_eq!(press(&mut app, "\x1b"), []);
     assert_eq!((&app.overlay, told(&app)), (&Overlay::None, "nothing was changed"));
 }
@@ -182,14 +182,14 @@ fn an_agent_that_waits_is_answered() {
         input: json!({ "command": "ls" }),
         ..Stop::default()
     };
-    assert_eq!(app.update(Message::News(News::Stops)), [Effect::Stops, Effect::Sessions]);
-    came(&mut app, Came::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
+    assert_eq!(app.update(Message::News(SourceEvent::Stops)), [Effect::Stops, Effect::Sessions]);
+    came(&mut app, SourceResponse::Stops(Ok(Page { items: vec![stop], next_cursor: None })));
     assert!(app.waiting().is_some());
     let one = Breakpoint { id: 7, enabled: true, ..Breakpoint::default() };
-    came(&mut app, Came::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
+    came(&mut app, SourceResponse::Breakpoints(Ok(Page { items: vec![one], next_cursor: None })));
     press(&mut app, "6");
     let sent = |effects: Vec<Effect>| match effects.as_slice() {
-        [Effect::Do(Deed { method, path, body, .. })] => (*method, path.clone(), body.clone()),
+        [Effect::Do(TuiCommand { method, path, body, .. })] => (*method, path.clone(), body.clone()),
         other => panic!("{other:?}"),
     };
     let answer = "/stops/stop1/answer".to_owned();
@@ -264,9 +264,9 @@ fn what_was_found_is_opened_where_it_is() {
         total: 2,
         complete: true,
     };
-    came(&mut app, Came::Hits("x".into(), Ok(hits)));
+    came(&mut app, SourceResponse::Hits("x".into(), Ok(hits)));
     assert_eq!(press(&mut app, "j\n"), [Effect::Open { session: "s2".into(), number: Some(7) }]);
-    came(&mut app, Came::Hits("x".into(), Ok(Hits::default())));
+    came(&mut app, SourceResponse::Hits("x".into(), Ok(Hits::default())));
     assert_eq!(told(&app), "nothing was found for x");
 }
 
@@ -274,23 +274,23 @@ fn what_was_found_is_opened_where_it_is() {
 fn new_steps_appear_and_a_source_that_goes_away_comes_back() {
     let mut app = opened(1..=10, true);
     let more = Effect::More { session: "s1".into(), side: Side::After, number: 10 };
-    assert_eq!(app.update(Message::News(News::Step { session: "s1".into() })), [more]);
-    assert_eq!(app.update(Message::News(News::Step { session: "s2".into() })), []);
+    assert_eq!(app.update(Message::News(SourceEvent::Step { session: "s1".into() })), [more]);
+    assert_eq!(app.update(Message::News(SourceEvent::Step { session: "s2".into() })), []);
     came(
         &mut app,
-        Came::More("s1".into(), Side::After, Ok(Page { items: steps(11..=12), next_cursor: None })),
+        SourceResponse::More("s1".into(), Side::After, Ok(Page { items: steps(11..=12), next_cursor: None })),
     );
     assert_eq!(at(&app), 12);
-    app.update(Message::News(News::Gone("it is gone".into())));
+    app.update(Message::News(SourceEvent::Gone("it is gone".into())));
     assert!(app.gone.is_some());
-    let effects = app.update(Message::News(News::Connected));
+    let effects = app.update(Message::News(SourceEvent::Connected));
     assert!(app.gone.is_none());
     assert!(
         effects.contains(&Effect::More { session: "s1".into(), side: Side::After, number: 12 }),
         "{effects:?}"
     );
     let missing = Trouble::Refused(Box::new(Problem { status: 404, ..Problem::default() }));
-    came(&mut app, Came::More("s1".into(), Side::After, Err(missing)));
+    came(&mut app, SourceResponse::More("s1".into(), Side::After, Err(missing)));
     assert!(told(&app).contains("not there any more"), "{}", told(&app));
     assert_eq!(at(&app), 12, "what was known stays");
 }
@@ -325,7 +325,7 @@ fn a_state_is_gone_through_and_files_are_opened() {
         ..Entry::default()
     };
     let state = State { items: vec![entry("src", "directory"), entry("src/a", "file")], ..State::default() };
-    came(&mut app, Came::State(key.clone(), Ok((state.clone(), Vec::new()))));
+    came(&mut app, SourceResponse::State(key.clone(), Ok((state.clone(), Vec::new()))));
     press(&mut app, "j");
     let effects = press(&mut app, "\n");
     assert!(
@@ -381,7 +381,7 @@ fn the_mouse_selects_opens_and_goes_to_views() {
 #[test]
 fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
     let mut app = opened(1..=10, true);
-    let stretch = |first, last, branch: &str, rolled_back| crate::documents::Stretch {
+    let stretch = |first, last, branch: &str, rolled_back| crate::documents::BranchSpan {
         first,
         last,
         branch: Some(branch.into()),
@@ -390,9 +390,9 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
     let lines = Lines {
         stretches: vec![stretch(1, 3, "main", false), stretch(5, 8, "main", true), stretch(9, 9, "b", false)],
     };
-    came(&mut app, Came::Lines("another".into(), Ok(lines.clone())));
+    came(&mut app, SourceResponse::Lines("another".into(), Ok(lines.clone())));
     assert_eq!(app.open.as_ref().unwrap().lines, Lines::default(), "it is of another session");
-    came(&mut app, Came::Lines("s1".into(), Ok(lines)));
+    came(&mut app, SourceResponse::Lines("s1".into(), Ok(lines)));
     let lines = &app.open.as_ref().unwrap().lines;
     let left = |number| lines.of(number).map(|stretch| stretch.rolled_back);
     assert_eq!(
@@ -400,9 +400,11 @@ fn what_was_left_behind_is_asked_for_again_after_a_rewind() {
         [Some(false), None, Some(true), Some(true), Some(false), None]
     );
     assert!(lines.is_branched());
-    let effects =
-        came(&mut app, Came::Applied(Ok(Applied { operation: Operation::default(), ..Applied::default() })));
+    let effects = came(
+        &mut app,
+        SourceResponse::Applied(Ok(Applied { operation: Operation::default(), ..Applied::default() })),
+    );
     assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
-    let effects = app.update(Message::News(News::Changed));
+    let effects = app.update(Message::News(SourceEvent::Changed));
     assert!(effects.contains(&Effect::Lines("s1".into())), "{effects:?}");
 }

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use stepback_model::visible::safe;
+use stepback_model::escape::safe;
 
 use super::page::{note, pager};
 use super::{fit, put, quiet, styled};

@@ -124,7 +124,7 @@ fn files(files: &Files, area: Rect, buffer: &mut Buffer) {
             _ => String::new(),
         };
         let text = format!("{}{mark}{name}{more}", "  ".repeat(leaf.depth.min(20)));
-        let text = stepback_model::visible::safe(&text);
+        let text = stepback_model::escape::safe(&text);
         let size = leaf.entry.size.map(bytes).unwrap_or_default();
         let changed = leaf.changed.map(|kind| format!("* {kind}  ")).unwrap_or_default();
         let right = format!("{changed}{size:>9}");
@@ -153,7 +153,7 @@ fn git(files: Option<&Files>, area: Rect, buffer: &mut Buffer) {
         };
         let doing = one.in_progress.as_ref().map(|what| format!(", {what} in progress")).unwrap_or_default();
         let stashes = if one.stashes > 0 { format!(", {} stashes", one.stashes) } else { String::new() };
-        let text = stepback_model::visible::safe(&format!("{}: {head}{doing}{stashes}", one.path));
+        let text = stepback_model::escape::safe(&format!("{}: {head}{doing}{stashes}", one.path));
         put(buffer, area.x, y, &fit(&text, usize::from(area.width)), usize::from(area.width), Style::new());
     }
 }

@@ -7,7 +7,7 @@ use axum::Router;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;
-use stepback_server::Work;
+use stepback_server::AppState;
 use tower_service::Service;
 
 use super::{Sending, Transport};
@@ -19,8 +19,8 @@ pub struct Direct {
 
 impl Direct {
     /// Over what `work` works with.
-    pub fn new(work: Work) -> Self {
-        Self { routes: stepback_server::within(work) }
+    pub fn new(work: AppState) -> Self {
+        Self { routes: stepback_server::in_process_router(work) }
     }
 }
 

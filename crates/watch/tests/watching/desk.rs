@@ -111,7 +111,7 @@ impl Desk {
             vault: None,
             store_dir: None,
             budget: self.budget,
-            epoch: self.store.epoch().unwrap(),
+            epoch: self.store.gc_generation().unwrap(),
             boot: boot_id(),
             threads: 2,
             progress: Some(&self.looked),

@@ -17,7 +17,7 @@ use stepback_model::plan::PlannedChange;
 use stepback_model::tree::Node;
 
 use super::{Applier, found, lock, on_threads};
-use crate::beneath::Beneath;
+use crate::anchored_path::Beneath;
 use crate::error::WorktreeError;
 
 /// Bytes that are kept at most.

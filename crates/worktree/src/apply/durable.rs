@@ -11,7 +11,7 @@ use stepback_faults as faults;
 use stepback_model::plan::PlannedChange;
 use stepback_model::tree::Node;
 
-use crate::beneath::{Beneath, open_file};
+use crate::anchored_path::{Beneath, open_file};
 
 /// Syncing more files than this one by one takes longer than syncing the file system.
 const FEW: usize = 8;

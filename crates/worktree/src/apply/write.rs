@@ -14,7 +14,7 @@ use stepback_model::plan::PlannedChange;
 use stepback_model::tree::{Content, MODE_MASK, Node};
 
 use super::{Applier, Outcome, changed_meanwhile, found, is_identical, missing_parent, rename, set_mode};
-use crate::beneath::{Beneath, Identity, Present, same_content};
+use crate::anchored_path::{Beneath, Identity, Present, same_content};
 use crate::error::WorktreeError;
 use crate::git;
 use crate::restore::write_content;

@@ -11,7 +11,7 @@ use stepback_store::ObjectBatch;
 
 use super::entry::reason_from;
 use super::hints::Token;
-use super::walk::{DirOut, Listing, OutEntry, Walked};
+use super::walk::{DirOut, Listing, OutEntry, WalkResult};
 use super::{CacheForm, CacheUpdate, Scan, Snapshot};
 use crate::error::WorktreeError;
 use crate::git;
@@ -52,7 +52,7 @@ pub(super) struct Out<'a> {
 pub(super) fn build(
     scan: &Scan<'_>,
     old: Option<&StatCache>,
-    walked: Walked,
+    walked: WalkResult,
     out: &Out<'_>,
 ) -> Result<Snapshot, WorktreeError> {
     let old = old.filter(|cache| cache.meta().root == walked.root_id);
@@ -93,7 +93,7 @@ pub(super) fn build(
     }
     let is_whole = matches!(&update, Some(CacheUpdate { form: CacheForm::Whole(_), .. }));
     let cache = scan.cache.filter(|_| !is_whole).map(std::path::Path::to_path_buf);
-    let Walked { hashed, troubles, hinted, .. } = walked;
+    let WalkResult { hashed, troubles, hinted, .. } = walked;
     Ok(Snapshot { files, git, hashed, troubles, hinted, update, cache })
 }
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use stepback_model::hash::{Hash, ObjectKind};
 use stepback_model::tree::SkipReason;
 
-use super::node::{Area, DirNode};
+use super::node::{DirKind, DirNode};
 use super::walk::{OutEntry, Shared, Trust};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
@@ -136,7 +136,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         kind: FileType,
         cached: Option<(usize, Entry<'_>)>,
     ) -> Result<Examined, WorktreeError> {
-        if dir.area != Area::Work && git::is_transient(name) {
+        if dir.area != DirKind::Work && git::is_transient(name) {
             return Ok(Examined::Gone);
         }
         let (at, known) = cached.unzip();
@@ -160,7 +160,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         };
         let found = to_stat(&stat);
         // Whoever writes to a file under another name is seen only where that name is.
-        let linked = stat.st_nlink > 1 && dir.area != Area::Objects;
+        let linked = stat.st_nlink > 1 && dir.area != DirKind::Objects;
         if linked {
             self.unsettled = true;
             if known.is_none_or(|known| known.flags & LINKED == 0) {
@@ -196,7 +196,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
 
     /// Whether a cached entry whose `stat` is unchanged may be taken over as it is.
     fn still_believed(&self, dir: &Arc<DirNode>, known: &Entry<'_>) -> Result<bool, WorktreeError> {
-        if self.shared.trust == Trust::HashesOnly && dir.area == Area::Work {
+        if self.shared.trust == Trust::HashesOnly && dir.area == DirKind::Work {
             let verdict = dir.own_verdict(known.name, false);
             let over_budget = known.kind == Kind::Skipped && known.aux == reason_number(SkipReason::Budget);
             if verdict == Verdict::In && over_budget {
@@ -231,7 +231,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
     ) -> Result<Examined, WorktreeError> {
         let mut flags = 0;
         match dir.area {
-            Area::Work => {
+            DirKind::Work => {
                 let verdict = dir.own_verdict(name, false);
                 if verdict == Verdict::Out {
                     return Ok(Examined::New(skipped(name, found, SkipReason::Rule)));
@@ -249,7 +249,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
                     }
                 }
             }
-            Area::Objects => {
+            DirKind::Objects => {
                 if let (Some(key), Some(vault)) = (git::vault_name(&dir.name, name), self.shared.scan.vault) {
                     let budget = self.shared.scan.budget.git_copy;
                     return match vault.keep(dir.fd.as_fd(), name, &key, found.size, budget) {
@@ -269,7 +269,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
                     };
                 }
             }
-            Area::Git => {}
+            DirKind::Git => {}
         }
         let previous = known.filter(|known| matches!(known.kind, Kind::Whole | Kind::Chunked));
         if found.size > DEFER {
@@ -403,7 +403,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         &mut self,
         dir: &Arc<DirNode>,
         name: &[u8],
-        area: Area,
+        area: DirKind,
         cached: Option<&Dir<'_>>,
         next_id: &AtomicU32,
     ) -> ExaminedDir {
@@ -411,7 +411,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
         let known = at.and_then(|at| cached.and_then(|cached| cached.entry(at)));
         let at = at.map(|at| at as u32);
         let trusted = self.shared.trust == Trust::Decisions;
-        if area == Area::Work {
+        if area == DirKind::Work {
             let known_out = known
                 .as_ref()
                 .filter(|known| known.kind == Kind::Skipped)
@@ -430,7 +430,7 @@ impl<'s, 'a> Examiner<'s, 'a> {
             }
         }
         let old = known.as_ref().filter(|known| known.kind == Kind::Dir).map_or(NONE, |known| known.aux);
-        if area == Area::Objects
+        if area == DirKind::Objects
             && !self.shared.confirm
             && old != NONE
             && let (Some(at), Some(known)) = (at, &known)

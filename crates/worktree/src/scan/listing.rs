@@ -12,8 +12,8 @@ use stepback_model::tree::SkipReason;
 
 use super::entry::{Examined, Examiner, Large};
 use super::hints::Visit;
-use super::node::{Area, DirNode};
-use super::walk::{Harvest, Listing, OutEntry, Shared};
+use super::node::{DirKind, DirNode};
+use super::walk::{Listing, OutEntry, Shared, ThreadResult};
 use crate::error::WorktreeError;
 use crate::rules::{self, Verdict};
 use crate::statcache::{Dir, IGNORED, Kind, LINKED, RACY};
@@ -74,7 +74,7 @@ impl Collected {
         dir: u32,
         cached: &Dir<'_>,
         examiner: &mut Examiner<'_, '_>,
-        harvest: &mut Harvest,
+        harvest: &mut ThreadResult,
     ) -> Result<(), WorktreeError> {
         for at in 0..cached.len() {
             let Some(known) = cached.entry(at) else { continue };
@@ -82,7 +82,7 @@ impl Collected {
                 self.subdirs.push(known.name.to_vec());
                 continue;
             }
-            if node.area == Area::Work
+            if node.area == DirKind::Work
                 && node.parent.is_some()
                 && rules::marks_cache(node.fd.as_fd(), known.name)
             {
@@ -104,7 +104,7 @@ impl Collected {
         cached: Option<&Dir<'_>>,
         examiner: &mut Examiner<'_, '_>,
         buffer: &mut [MaybeUninit<u8>],
-        harvest: &mut Harvest,
+        harvest: &mut ThreadResult,
     ) -> Result<(), WorktreeError> {
         let mut reader = RawDir::new(&node.fd, buffer);
         while let Some(item) = reader.next() {
@@ -122,7 +122,10 @@ impl Collected {
                 self.subdirs.push(name.to_vec());
                 continue;
             }
-            if node.area == Area::Work && node.parent.is_some() && rules::marks_cache(node.fd.as_fd(), name) {
+            if node.area == DirKind::Work
+                && node.parent.is_some()
+                && rules::marks_cache(node.fd.as_fd(), name)
+            {
                 self.is_cache = node.own_verdict_of_self() != Verdict::In;
             }
             let known = cached.and_then(|cached| {
@@ -141,7 +144,7 @@ impl Collected {
         examined: Examined,
         dir: u32,
         node: &Arc<DirNode>,
-        harvest: &mut Harvest,
+        harvest: &mut ThreadResult,
     ) {
         match examined {
             Examined::Same(at) => self.same.push(at),

@@ -19,7 +19,7 @@ pub(super) const DIR_FLAGS: OFlags = OFlags::RDONLY
 
 /// The part of the workspace a directory belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Area {
+pub(super) enum DirKind {
     /// The user's files.
     Work,
     /// A git directory.
@@ -34,13 +34,13 @@ pub(super) struct DirNode {
     pub parent: Option<Arc<DirNode>>,
     pub name: Vec<u8>,
     pub fd: OwnedFd,
-    pub area: Area,
+    pub area: DirKind,
     rules: OnceLock<DirRules>,
     ignored: OnceLock<bool>,
 }
 
 impl DirNode {
-    pub fn new(parent: Option<Arc<DirNode>>, name: Vec<u8>, fd: OwnedFd, area: Area) -> Self {
+    pub fn new(parent: Option<Arc<DirNode>>, name: Vec<u8>, fd: OwnedFd, area: DirKind) -> Self {
         Self { parent, name, fd, area, rules: OnceLock::new(), ignored: OnceLock::new() }
     }
 
@@ -51,7 +51,7 @@ impl DirNode {
 
     /// Whether a directory of the git area is one that git works in.
     pub fn has_head(&self) -> bool {
-        self.area == Area::Git
+        self.area == DirKind::Git
             && rustix::fs::accessat(&self.fd, "HEAD", rustix::fs::Access::EXISTS, AtFlags::empty()).is_ok()
     }
 
@@ -133,17 +133,19 @@ impl DirNode {
     }
 
     /// The area of the subdirectory `name`; `has_head` is what [`Self::has_head`] says.
-    pub fn child_area(&self, name: &[u8], has_head: bool) -> Area {
+    pub fn child_area(&self, name: &[u8], has_head: bool) -> DirKind {
         match self.area {
-            Area::Work if name == b".git" => Area::Git,
-            Area::Work => Area::Work,
-            Area::Git if name == b"objects" && (has_head || self.name == b".git" || self.name == b"lfs") => {
-                Area::Objects
+            DirKind::Work if name == b".git" => DirKind::Git,
+            DirKind::Work => DirKind::Work,
+            DirKind::Git
+                if name == b"objects" && (has_head || self.name == b".git" || self.name == b"lfs") =>
+            {
+                DirKind::Objects
             }
-            Area::Git => Area::Git,
+            DirKind::Git => DirKind::Git,
             // `objects/info` holds small files that change.
-            Area::Objects if name == b"info" => Area::Git,
-            Area::Objects => Area::Objects,
+            DirKind::Objects if name == b"info" => DirKind::Git,
+            DirKind::Objects => DirKind::Objects,
         }
     }
 }

@@ -10,7 +10,7 @@ use stepback_model::path::RelPath;
 use stepback_model::tree::{Content, MODE_MASK, Node, SkipReason};
 use stepback_store::ObjectBatch;
 
-use crate::beneath::{Beneath, Identity, open_file};
+use crate::anchored_path::{Beneath, Identity, open_file};
 use crate::content::{self, ChunkError, WHOLE_LIMIT};
 use crate::error::WorktreeError;
 use crate::scan::entry::special;

@@ -5,7 +5,7 @@ use std::path::Path;
 use stepback_model::hash::Hash;
 
 use super::build::{Assembly, Built};
-use super::walk::{DirOut, Listing, Walked};
+use super::walk::{DirOut, Listing, WalkResult};
 use super::{CacheForm, CacheUpdate, Scan};
 use crate::statcache::{Kind, Meta, NONE, Overlay, StatCache, Tally};
 
@@ -18,7 +18,7 @@ impl Assembly<'_> {
         &self,
         scan: &Scan<'_>,
         path: &Path,
-        walked: &Walked,
+        walked: &WalkResult,
         git: Option<Hash>,
     ) -> Option<CacheUpdate> {
         let before = self.old.map(StatCache::meta);

@@ -19,7 +19,7 @@ use super::Scan;
 use super::entry::{Examiner, Large};
 use super::hints::{self, Visit};
 use super::listing::Collected;
-use super::node::{Area, DIR_FLAGS, DirNode, dir_times_tell};
+use super::node::{DIR_FLAGS, DirKind, DirNode, dir_times_tell};
 use crate::error::WorktreeError;
 use crate::statcache::{Kind, NONE, Stat, StatCache};
 
@@ -76,7 +76,7 @@ pub(super) struct DirOut {
 
 /// Everything a walk brings home.
 #[derive(Debug)]
-pub(super) struct Walked {
+pub(super) struct WalkResult {
     /// By number; the root is number 0.
     pub dirs: Vec<DirOut>,
     pub root_id: (u64, u64),
@@ -91,7 +91,7 @@ pub(super) struct Walked {
     pub started: i64,
 }
 
-impl Walked {
+impl WalkResult {
     /// How many files and directories were found that the cache did not know.
     pub fn entry_count(&self) -> usize {
         let found = |dir: &DirOut| match &dir.listing {
@@ -107,7 +107,7 @@ struct Task<'a> {
     visit: Option<&'a Visit>,
     parent: Option<Arc<DirNode>>,
     name: Vec<u8>,
-    area: Area,
+    area: DirKind,
     old: u32,
     /// What `stat` said about the directory when it was cached, if that can be relied on.
     old_stat: Option<Stat>,
@@ -147,7 +147,7 @@ pub(super) struct Shared<'a> {
 
 /// What one thread brings home.
 #[derive(Default)]
-pub(super) struct Harvest {
+pub(super) struct ThreadResult {
     pub dirs: Vec<DirOut>,
     pub large: Vec<Large>,
     pub troubles: Vec<stepback_model::plan::LeftAlone>,
@@ -161,7 +161,7 @@ pub(super) fn walk(
     visit: Option<&Visit>,
     source: &(dyn ObjectSource + Sync),
     batch: &dyn ObjectBatch,
-) -> Result<Walked, WorktreeError> {
+) -> Result<WalkResult, WorktreeError> {
     let root_error =
         |errno: Errno| WorktreeError::Root { root: scan.root.to_path_buf(), error: errno.into() };
     let root =
@@ -196,7 +196,7 @@ pub(super) fn walk(
         visit,
         parent: None,
         name: Vec::new(),
-        area: Area::Work,
+        area: DirKind::Work,
         old: if old.is_some() { 0 } else { NONE },
         old_stat: old.map(|cache| cache.meta().root_stat),
         id: 0,
@@ -207,7 +207,7 @@ pub(super) fn walk(
     let few = visit.is_some() || old.is_some_and(|cache| cache.entry_count() < 2000);
     let threads = if few { 1 } else { scan.threads.max(1) };
     let root_fd = root.as_fd();
-    let mut harvests: Vec<Harvest> = std::thread::scope(|scope| {
+    let mut harvests: Vec<ThreadResult> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| work(&shared, root_fd))).collect();
         let mut harvests = vec![work(&shared, root_fd)];
         // A panicking thread is a bug; its share of the walk would be missing, so pass the panic on.
@@ -235,7 +235,7 @@ pub(super) fn walk(
     unsettled.sort_unstable();
     unsettled.dedup();
     troubles.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(Walked {
+    Ok(WalkResult {
         dirs,
         root_id,
         hashed: shared.hashed.into_inner(),
@@ -259,8 +259,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> Harvest {
-    let mut harvest = Harvest::default();
+fn work(shared: &Shared<'_>, root: BorrowedFd<'_>) -> ThreadResult {
+    let mut harvest = ThreadResult::default();
     let mut examiner = Examiner::new(shared);
     let mut buffer = vec![MaybeUninit::uninit(); 64 << 10];
     loop {
@@ -300,7 +300,7 @@ fn walk_dir<'a>(
     task: Task<'a>,
     examiner: &mut Examiner<'_, '_>,
     buffer: &mut [MaybeUninit<u8>],
-    harvest: &mut Harvest,
+    harvest: &mut ThreadResult,
     children: &mut Vec<Task<'a>>,
 ) -> Result<(), WorktreeError> {
     let opened = match &task.parent {
@@ -350,7 +350,7 @@ fn walk_dir<'a>(
         harvest.dirs.push(out);
         return Ok(());
     }
-    if node.area == Area::Git && node.parent.as_ref().is_none_or(|parent| parent.area == Area::Work) {
+    if node.area == DirKind::Git && node.parent.as_ref().is_none_or(|parent| parent.area == DirKind::Work) {
         out.git = Some(node.clone());
     }
 

@@ -45,7 +45,7 @@ impl Desk {
             vault: None,
             store_dir: None,
             budget: self.budget,
-            epoch: self.store.epoch().unwrap(),
+            epoch: self.store.gc_generation().unwrap(),
             boot: self.boot,
             threads: 2,
             progress: None,

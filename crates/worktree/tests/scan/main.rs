@@ -440,7 +440,7 @@ fn after_a_collection_everything_is_stored_again() {
     let_times_settle();
     let before = desk.warm();
     let copy = desk.stored(before.files);
-    let mark = desk.store.mark().unwrap();
+    let mark = desk.store.commit_seq().unwrap();
     desk.store.sweep(&Default::default(), mark).unwrap();
     assert!(desk.store.read(ObjectKind::Tree, before.files).is_err(), "the collection took everything");
     // Changed and unchanged files alike.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use stepback_engine::rewind::Report;
+use stepback_engine::rewind::RewindReport;
 use stepback_engine::undo::Reversal;
 use stepback_model::ids::{OpId, SessionId};
 use stepback_model::record::{Action, StepKind};
@@ -21,7 +21,7 @@ impl Dice {
 
 /// Sessions that a rewind was about, as far as it says so; the person among them where nobody else had changed anything and
 /// everything went back.
-fn recorded_scope(scene: &Scene<'_>, report: &Report) -> Option<Vec<SessionId>> {
+fn recorded_scope(scene: &Scene<'_>, report: &RewindReport) -> Option<Vec<SessionId>> {
     let detail = scene.workspace.detail_of(&scene.step(report.after).checkpoint.step).unwrap()?;
     let listed = detail.get("sessions")?.as_array()?;
     let mut listed: Vec<_> = listed.iter().filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();

@@ -15,13 +15,13 @@ use stepback_otlp::{Encoding, reply};
 
 use super::{LARGEST, Signal, body};
 use crate::problem::Problem;
-use crate::work::Work;
+use crate::state::AppState;
 
 /// Bytes before a message.
 const PREFIX: usize = 5;
 
 /// The services that the protocol fixes.
-pub fn router() -> Router<Work> {
+pub fn router() -> Router<AppState> {
     let service = |name: &str| format!("/opentelemetry.proto.collector.{name}/Export");
     Router::new()
         .route(&service("trace.v1.TraceService"), post(|work, request| export(work, request, Signal::Traces)))
@@ -29,7 +29,7 @@ pub fn router() -> Router<Work> {
         .route(&service("metrics.v1.MetricsService"), post(|| async { super::no_metrics() }))
 }
 
-async fn export(State(work): State<Work>, request: Request, signal: Signal) -> Result<Response, Problem> {
+async fn export(State(work): State<AppState>, request: Request, signal: Signal) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let kind =
         parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();

@@ -27,7 +27,7 @@ enum Asker {
 }
 
 /// Translates refusals on the addresses of the protocol.
-pub async fn in_its_words(request: Request, next: Next) -> Response {
+pub async fn otlp_errors(request: Request, next: Next) -> Response {
     let Some(asker) = asker(request.uri().path(), request.headers()) else { return next.run(request).await };
     let response = next.run(request).await;
     let is_problem =

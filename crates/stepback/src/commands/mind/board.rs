@@ -7,13 +7,13 @@ use stepback_model::record::Session;
 
 use super::{moment, with_board};
 use crate::args::mind::{Mind, MindCommand, Recover};
-use crate::commands::{Answer, DONE};
+use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
 /// `mind`
-pub fn mind(context: &Context, arguments: &Mind) -> Answer {
+pub fn mind(context: &Context, arguments: &Mind) -> CommandResult {
     match &arguments.command {
         None => with_board(context, &arguments.board, |workspace, session| {
             show(context, workspace, session, arguments)
@@ -106,7 +106,7 @@ pub fn mind(context: &Context, arguments: &Mind) -> Answer {
     }
 }
 
-fn show(context: &Context, workspace: &Workspace<'_>, session: &Session, arguments: &Mind) -> Answer {
+fn show(context: &Context, workspace: &Workspace<'_>, session: &Session, arguments: &Mind) -> CommandResult {
     let moment = moment(context, workspace, arguments.point.as_deref())?;
     let seen = workspace.mind_at(session, &moment)?;
     let step = seen.step.as_ref().map(|stored| &stored.checkpoint.step);
@@ -145,7 +145,7 @@ fn show(context: &Context, workspace: &Workspace<'_>, session: &Session, argumen
 }
 
 /// Tells what joining two boards did, or would do.
-pub(super) fn tell(context: &Context, joined: &Joined, dry_run: bool) -> Answer {
+pub(super) fn tell(context: &Context, joined: &Joined, dry_run: bool) -> CommandResult {
     if context.json {
         let mut document = json!(joined);
         document["undo"] = json!(joined.step.map(|step| format!("stepback mind undo {step}")));
@@ -171,7 +171,7 @@ pub(super) fn tell(context: &Context, joined: &Joined, dry_run: bool) -> Answer 
 }
 
 /// `recover`
-pub fn recover(context: &Context, arguments: &Recover) -> Answer {
+pub fn recover(context: &Context, arguments: &Recover) -> CommandResult {
     with_board(context, &arguments.board, |workspace, session| {
         let moment = moment(context, workspace, arguments.at.as_deref())?;
         let recovery = workspace.recovery(session, &moment, arguments.budget, context.now())?;

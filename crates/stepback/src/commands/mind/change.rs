@@ -8,17 +8,17 @@ use stepback_mind::item::{
     BeliefKind, ContradictionStatus, Criticality, DependencyKind, EvidenceKind, GapKind, HypothesisStatus,
     Measure, Severity, Source,
 };
-use stepback_mind::next::Action;
+use stepback_mind::suggestions::Action;
 
 use super::{list, look, name, names, think, word};
 use crate::args::mind::{Belief, Board, Contradiction, Evidence, Gap, Hypothesis, Note};
-use crate::commands::{Answer, DONE};
+use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
 /// `hypothesis …`
-pub fn hypothesis(context: &Context, command: &Hypothesis) -> Answer {
+pub fn hypothesis(context: &Context, command: &Hypothesis) -> CommandResult {
     let set = |board: &Board, which: &str, status: HypothesisStatus, reason: Option<&String>| {
         think(context, board, |_| {
             Ok(Mutation::SetHypothesis { hypothesis: name(which)?, status, reason: reason.cloned() })
@@ -76,7 +76,7 @@ pub fn hypothesis(context: &Context, command: &Hypothesis) -> Answer {
 }
 
 /// `evidence …`
-pub fn evidence(context: &Context, command: &Evidence) -> Answer {
+pub fn evidence(context: &Context, command: &Evidence) -> CommandResult {
     match command {
         Evidence::Add { hypothesis, text, strength, kind, step, tool, code, doc, board } => {
             think(context, board, |workspace| {
@@ -150,7 +150,7 @@ fn source(
 }
 
 /// `belief …`
-pub fn belief(context: &Context, command: &Belief) -> Answer {
+pub fn belief(context: &Context, command: &Belief) -> CommandResult {
     match command {
         Belief::Add { statement, kind, confidence, subject, value, range, hypothesis, tags, board } => {
             think(context, board, |_| {
@@ -222,7 +222,7 @@ fn path(beliefs: &[stepback_mind::ids::BeliefId], arrow: &str) -> String {
     beliefs.iter().map(ToString::to_string).collect::<Vec<_>>().join(arrow)
 }
 
-fn impact(context: &Context, impact: &Impact) -> Answer {
+fn impact(context: &Context, impact: &Impact) -> CommandResult {
     if context.json {
         output::document(&json!(impact));
         return DONE;
@@ -251,7 +251,7 @@ fn impact(context: &Context, impact: &Impact) -> Answer {
     DONE
 }
 
-fn roots(context: &Context, roots: &[Root], belief: &str) -> Answer {
+fn roots(context: &Context, roots: &[Root], belief: &str) -> CommandResult {
     if context.json {
         output::document(&json!({ "items": roots }));
         return DONE;
@@ -273,7 +273,7 @@ fn roots(context: &Context, roots: &[Root], belief: &str) -> Answer {
 }
 
 /// `contradiction …`
-pub fn contradiction(context: &Context, command: &Contradiction) -> Answer {
+pub fn contradiction(context: &Context, command: &Contradiction) -> CommandResult {
     let settle = |board: &Board, which: &str, status: ContradictionStatus, how: &str| {
         think(context, board, |_| {
             let (contradiction, resolution) = (name(which)?, how.to_owned());
@@ -302,7 +302,7 @@ pub fn contradiction(context: &Context, command: &Contradiction) -> Answer {
 }
 
 /// `gap …`
-pub fn gap(context: &Context, command: &Gap) -> Answer {
+pub fn gap(context: &Context, command: &Gap) -> CommandResult {
     match command {
         Gap::Add { question, kind, criticality, blocks, after, strategy, minutes, board } => {
             think(context, board, |_| {
@@ -337,7 +337,7 @@ pub fn gap(context: &Context, command: &Gap) -> Answer {
 }
 
 /// `note …`
-pub fn note(context: &Context, command: &Note) -> Answer {
+pub fn note(context: &Context, command: &Note) -> CommandResult {
     match command {
         Note::Add { text, about, tags, board } => think(context, board, |_| {
             Ok(Mutation::AddNote { text: text.clone(), about: names(about)?, tags: tags.clone() })
@@ -349,7 +349,7 @@ pub fn note(context: &Context, command: &Note) -> Answer {
 }
 
 /// What to do next, the best first.
-fn actions(context: &Context, actions: &[Action], nothing: &str) -> Answer {
+fn actions(context: &Context, actions: &[Action], nothing: &str) -> CommandResult {
     if context.json {
         output::document(&json!({ "items": actions }));
         return DONE;

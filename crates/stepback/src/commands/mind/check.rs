@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use stepback_engine::reason::Thinker;
 use stepback_mind::Mutation;
 use stepback_mind::ids::VerificationId;
-use stepback_mind::item::{Act, Check, Measured, Outcome};
+use stepback_mind::item::{Check, Measured, OnOutcome, Outcome};
 
 use super::{list, look, name, names, think, with_board};
 use crate::args::mind::verify::{Add, Verify};
-use crate::commands::{Answer, DONE};
+use crate::commands::{CommandResult, DONE};
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Paint};
 
 /// `verify …`
-pub fn verify(context: &Context, command: &Verify) -> Answer {
+pub fn verify(context: &Context, command: &Verify) -> CommandResult {
     match command {
         Verify::Add(plan) => think(context, &plan.board, |workspace| {
             let inside = |path: &String| context.relative(workspace, path);
@@ -80,7 +80,7 @@ fn milliseconds(seconds: f64) -> Result<u64, Failure> {
     }
 }
 
-fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<Act>, Failure> {
+fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<OnOutcome>, Failure> {
     let mut acts = Vec::new();
     for text in evidence {
         let wrong = || {
@@ -89,18 +89,23 @@ fn acts(evidence: &[String], fills: &[String], halt: bool) -> Result<Vec<Act>, F
         };
         let (hypothesis, strength) = text.split_once('=').ok_or_else(wrong)?;
         let strength = strength.trim().parse().map_err(|_| wrong())?;
-        acts.push(Act::Evidence { hypothesis: name(hypothesis)?, strength });
+        acts.push(OnOutcome::Evidence { hypothesis: name(hypothesis)?, strength });
     }
     for gap in fills {
-        acts.push(Act::Fill(name(gap)?));
+        acts.push(OnOutcome::Fill(name(gap)?));
     }
     if halt {
-        acts.push(Act::Halt);
+        acts.push(OnOutcome::Halt);
     }
     Ok(acts)
 }
 
-fn run(context: &Context, thinker: &mut Thinker<'_>, wanted: &[VerificationId], fresh: bool) -> Answer {
+fn run(
+    context: &Context,
+    thinker: &mut Thinker<'_>,
+    wanted: &[VerificationId],
+    fresh: bool,
+) -> CommandResult {
     let mind = thinker.mind()?;
     let wanted: Vec<VerificationId> = match wanted.is_empty() {
         false => wanted.to_vec(),

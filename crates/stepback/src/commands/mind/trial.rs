@@ -2,21 +2,21 @@
 
 use stepback_engine::Workspace;
 use stepback_engine::reason::{Moment, Thinker};
-use stepback_engine::rewind::Report;
+use stepback_engine::rewind::RewindReport;
 use stepback_mind::Mutation;
 use stepback_mind::item::ExperimentStatus;
 use stepback_store::port::StoredCheckpoint;
 
 use super::{board, list, look, name, tell, think, with_board, word};
-use crate::args::Agree;
+use crate::args::ConfirmArgs;
 use crate::args::mind::Experiment;
-use crate::commands::{Answer, DONE, rewind};
+use crate::commands::{CommandResult, DONE, rewind};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
 /// `experiment …`
-pub fn experiment(context: &Context, command: &Experiment) -> Answer {
+pub fn experiment(context: &Context, command: &Experiment) -> CommandResult {
     match command {
         Experiment::Start { branch, hypothesis, success, board } => {
             let hypothesis = hypothesis.as_deref().map(name).transpose()?;
@@ -48,7 +48,12 @@ pub fn experiment(context: &Context, command: &Experiment) -> Answer {
 }
 
 /// Stands on another branch, with the board that was left there.
-pub fn switch(context: &Context, workspace: &Workspace<'_>, branch: &str, agree: &Agree) -> Answer {
+pub fn switch(
+    context: &Context,
+    workspace: &Workspace<'_>,
+    branch: &str,
+    agree: &ConfirmArgs,
+) -> CommandResult {
     let session = workspace.thinking_session(None, context.now())?;
     let mut thinker = Thinker::new(workspace, &session);
     let prepared = thinker.prepare_switch(branch)?;
@@ -67,7 +72,7 @@ pub fn go_back(
     context: &Context,
     workspace: &Workspace<'_>,
     target: &StoredCheckpoint,
-    with: Option<&Report>,
+    with: Option<&RewindReport>,
     dry_run: bool,
 ) -> Result<(), Failure> {
     let session = match workspace.store().session(target.checkpoint.step.session)? {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use stepback_engine::timeline::{self, Spent};
-use stepback_exchange::meaning::Said;
+use stepback_exchange::semantics::ContentPart;
 use stepback_model::change::Change;
 use stepback_model::record::StepKind;
 use stepback_store::port::StoredCheckpoint;
@@ -60,9 +60,9 @@ pub fn lines(shown: &Shown<'_>, paint: Paint, width: usize) -> Vec<String> {
     for (line, mood) in body(shown) {
         let line = format!("{INDENT}{}", output::fit(&diff_view::safe(&line.replace('\t', "    ")), room));
         lines.push(match mood {
-            Mood::Said => line,
-            Mood::Quiet => paint.dim(line),
-            Mood::Bad => paint.bad(line),
+            LineStyle::Said => line,
+            LineStyle::Quiet => paint.dim(line),
+            LineStyle::Bad => paint.bad(line),
         });
     }
     for change in shown.changes.iter().take(PATHS) {
@@ -82,7 +82,7 @@ fn pad(word: &str, columns: usize) -> String {
 
 /// How a line is meant.
 #[derive(Clone, Copy)]
-enum Mood {
+enum LineStyle {
     Said,
     Quiet,
     Bad,
@@ -99,7 +99,7 @@ fn colored(kind: StepKind, text: String, paint: Paint) -> String {
 }
 
 /// What happened, below the line that names it.
-fn body(shown: &Shown<'_>) -> Vec<(String, Mood)> {
+fn body(shown: &Shown<'_>) -> Vec<(String, LineStyle)> {
     let Some(detail) = &shown.detail else { return Vec::new() };
     let step = &shown.stored.checkpoint.step;
     let get = |name: &str| detail.get(name).filter(|value| !value.is_null());
@@ -113,26 +113,26 @@ fn body(shown: &Shown<'_>) -> Vec<(String, Mood)> {
             // One line is in the summary already.
             let texts = said.map(texts).unwrap_or_default();
             if texts.len() > 1 || texts.iter().any(|text| *text != step.summary) {
-                put(texts, MANY, Mood::Said);
+                put(texts, MANY, LineStyle::Said);
             }
         }
-        StepKind::ToolStart => put(get("input").map(texts).unwrap_or_default(), FEW, Mood::Quiet),
-        StepKind::ModelStart => put(get("input").map(asked).unwrap_or_default(), FEW, Mood::Quiet),
+        StepKind::ToolStart => put(get("input").map(texts).unwrap_or_default(), FEW, LineStyle::Quiet),
+        StepKind::ModelStart => put(get("input").map(asked).unwrap_or_default(), FEW, LineStyle::Quiet),
         StepKind::ModelEnd => {
-            put(Spent::of(detail).as_ref().map(spent).into_iter().collect(), 1, Mood::Quiet);
-            put(get("output").map(answer).unwrap_or_default(), FEW, Mood::Said);
-            put(ended(detail), FEW, Mood::Bad);
+            put(Spent::of(detail).as_ref().map(spent).into_iter().collect(), 1, LineStyle::Quiet);
+            put(get("output").map(answer).unwrap_or_default(), FEW, LineStyle::Said);
+            put(ended(detail), FEW, LineStyle::Bad);
         }
         _ => {
             let texts = get("output").map(texts).unwrap_or_default();
             if !matches!(&texts[..], [one] if step.summary.ends_with(one.as_str())) {
-                put(texts, FEW, Mood::Said);
+                put(texts, FEW, LineStyle::Said);
             }
         }
     }
     if let Some(error) = get("error") {
         let message = error.get("message").unwrap_or(error);
-        put(texts(message), FEW, Mood::Bad);
+        put(texts(message), FEW, LineStyle::Bad);
     }
     lines
 }
@@ -162,8 +162,8 @@ fn answer(output: &Value) -> Vec<String> {
     let (mut lines, mut calls) = (Vec::new(), Vec::new());
     for said in answered.said {
         match said {
-            Said::Model(words) => lines.extend(words.trim_end().lines().map(str::to_string)),
-            Said::Call(call) => calls.push(call.name),
+            ContentPart::Model(words) => lines.extend(words.trim_end().lines().map(str::to_string)),
+            ContentPart::Call(call) => calls.push(call.name),
             _ => {}
         }
     }

@@ -194,7 +194,7 @@ impl Player {
 mod tests {
     use stepback_model::hash::{Hash, ObjectKind};
     use stepback_model::ids::{SessionId, StepId};
-    use stepback_model::record::{Annotation, Checkpoint, Facts, Step, StepKind};
+    use stepback_model::record::{Annotation, Checkpoint, Step, StepKind, StepMeta};
     use stepback_model::time::Timestamp;
     use stepback_store::port::StoredCheckpoint;
 
@@ -212,7 +212,7 @@ mod tests {
                 at: Timestamp::from_micros(number as i64 * 10_000_000),
                 state: Hash::of(ObjectKind::State, b""),
                 summary: String::new(),
-                facts: Facts { failed: number == 4, ..Facts::default() },
+                facts: StepMeta { failed: number == 4, ..StepMeta::default() },
             };
             let checkpoint =
                 Checkpoint { step, annotation: Annotation::default(), trigger: None, hidden_by: None };

@@ -15,7 +15,7 @@ use stepback_tui::terminal::Held;
 use super::Tape;
 use super::block;
 use super::player::{HELP, Key, Next, Player};
-use crate::commands::{Answer, DONE};
+use crate::commands::{CommandResult, DONE};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
@@ -23,7 +23,7 @@ use crate::output::{self, Paint};
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// Plays until somebody has seen enough.
-pub fn play(tape: &Tape<'_>, mut player: Player) -> Answer {
+pub fn play(tape: &Tape<'_>, mut player: Player) -> CommandResult {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;

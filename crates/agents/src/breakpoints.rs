@@ -1,0 +1,125 @@
+//! A call that may be stopped: breakpoints and pauses are looked at, a person is waited for, and what the person says is
+//! recorded. The same for an agent whose hook process waits and for one that runs in our own process.
+
+use std::io;
+use std::time::Duration;
+
+use serde_json::Value;
+use stepback_engine::control::{Answer, BreakContext, Control, Side, Stop};
+use stepback_engine::recorder::RecordedStep;
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::env::Env;
+use stepback_model::event::Event;
+use stepback_model::time::Timestamp;
+
+use crate::record;
+
+/// A call on its way past the breakpoints.
+pub struct GatedCall<'a> {
+    /// Where it happens.
+    pub workspace: &'a Workspace<'a>,
+    /// Its start or its end.
+    pub event: &'a Event,
+    /// Paths it names, relative to the workspace.
+    pub paths: &'a [String],
+    /// The step that recorded it.
+    pub recorded: &'a RecordedStep,
+    /// How long to wait before refusing.
+    pub patience: Duration,
+    /// The time.
+    pub env: &'a dyn Env,
+    /// Whether to go on waiting: an agent that is told to end no longer needs an answer.
+    pub waits: &'a dyn Fn() -> bool,
+}
+
+/// What was decided about a call that was stopped.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Verdict {
+    /// It goes on.
+    Goes,
+    /// It does not run, for this reason.
+    Refused(String),
+    /// It runs with this input.
+    Edited(Value),
+}
+
+/// What an agent is told about a call that was stopped for `reason` and that the person did not answer for.
+pub fn timed_out(reason: &str) -> String {
+    format!("stopped at a breakpoint ({reason}) and nobody answered in time; do not retry, ask the user")
+}
+
+impl GatedCall<'_> {
+    /// Stops the call if somebody wants that, and waits for what the person says; `None` if nobody wants to stop it. What
+    /// could not be recorded goes to `missed`: whatever becomes of the record, what the person said must reach the agent.
+    pub fn pass(
+        &self,
+        control: &Control,
+        side: Side,
+        missed: &mut dyn FnMut(EngineError),
+    ) -> io::Result<Option<Verdict>> {
+        let Some((stop, said)) = self.stop_if_wanted(control, side)? else { return Ok(None) };
+        let noted = record::decision(self.workspace, self.event, &stop, said.as_ref(), self.env.now());
+        if let Err(error) = noted {
+            missed(error);
+        }
+        Ok(Some(match said {
+            Some(Answer::Resume) => Verdict::Goes,
+            Some(Answer::Deny { reason }) => Verdict::Refused(reason),
+            Some(Answer::Edit { input }) => Verdict::Edited(input),
+            None => Verdict::Refused(timed_out(&stop.reason)),
+        }))
+    }
+
+    fn stop_if_wanted(&self, control: &Control, side: Side) -> io::Result<Option<(Stop, Option<Answer>)>> {
+        let Self { workspace, event, recorded, .. } = self;
+        let input = event.input.clone().unwrap_or(Value::Null);
+        let text = input.to_string();
+        let tool = event.tool.clone().unwrap_or_default();
+        let cost = || {
+            let session = workspace.store().session(recorded.session).ok().flatten();
+            (recorded.iteration, session.map_or(0, |session| session.info.cost))
+        };
+        let moment = BreakContext {
+            side,
+            tool: &tool,
+            input: &text,
+            paths: self.paths,
+            failed: event.error.is_some(),
+            session: &cost,
+        };
+        let hits = control.hits(&moment)?;
+        let stopping = hits.iter().find(|hit| !hit.log);
+        let paused = side == Side::Start && control.is_paused(recorded.session);
+        for hit in hits.iter().filter(|hit| hit.log) {
+            let _ = record::log_point(workspace, event, hit, self.env.now());
+        }
+        let reason = match stopping {
+            Some(hit) => format!("breakpoint {}: {}", hit.id, hit.describe()),
+            None if paused => "paused".to_string(),
+            None => return Ok(None),
+        };
+        let at = self.env.now();
+        let stop = Stop {
+            id: format!("{}-{}", recorded.id.short(), std::process::id()),
+            session: recorded.session,
+            agent: event.agent.clone(),
+            call: event.call.clone(),
+            tool,
+            input,
+            output: event.output.clone(),
+            reason,
+            breakpoint: stopping.map(|hit| hit.id),
+            step: recorded.number,
+            iteration: recorded.iteration,
+            at,
+            until: Timestamp::from_micros(
+                at.as_micros().saturating_add(i64::try_from(self.patience.as_micros()).unwrap_or(i64::MAX)),
+            ),
+            process: std::process::id(),
+        };
+        let _ = record::hit(workspace, event, &stop, at);
+        control.stop(&stop)?;
+        let said = control.wait_while(&stop, self.patience, self.waits)?;
+        Ok(Some((stop, said)))
+    }
+}

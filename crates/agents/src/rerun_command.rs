@@ -1,0 +1,155 @@
+//! The command that makes an agent do again what it was asked, with nobody there to ask.
+//!
+//! If the command that was recorded carries the prompt itself, it is run as it was. A session that was held at a terminal, or
+//! that goes on from an earlier prompt, has no such command; then one is made up that answers one prompt and ends. It allows
+//! the tools that were used then and no others, where the agent can be told so.
+
+use crate::Agent;
+
+/// What is to be done again.
+#[derive(Clone, Copy, Debug)]
+pub struct RerunCommand<'a> {
+    /// The agent.
+    pub agent: Agent,
+    /// The command that was recorded; empty if none was.
+    pub argv: &'a [String],
+    /// What was said then.
+    pub said: &'a str,
+    /// What is said now.
+    pub prompt: &'a str,
+    /// The session to go on with, if it is not the first prompt.
+    pub resume: Option<&'a str>,
+    /// The tools that were used.
+    pub tools: &'a [String],
+    /// The model, if another one is wanted.
+    pub model: Option<&'a str>,
+}
+
+impl RerunCommand<'_> {
+    /// The command.
+    pub fn command(&self) -> Vec<String> {
+        let own = self.resume.is_none() && !self.goes_on();
+        match self.argv.iter().position(|word| self.carries(word)) {
+            Some(at) if own => {
+                let mut argv = self.argv.to_vec();
+                let bare = |text: &'_ str| text.trim_matches('"').to_owned();
+                argv[at] = argv[at].replacen(&bare(self.said), &bare(self.prompt), 1);
+                argv
+            }
+            _ => self.made_up(),
+        }
+    }
+
+    /// Whether the recorded command goes on with a session that is not there any more.
+    fn goes_on(&self) -> bool {
+        let goes_on = |word: &String| match self.agent {
+            Agent::Claude => matches!(word.as_str(), "--resume" | "-r" | "--continue" | "-c"),
+            Agent::Codex => matches!(word.as_str(), "resume" | "fork"),
+            Agent::Gemini => matches!(word.as_str(), "--resume" | "-r" | "--session-file"),
+            Agent::Opencode => matches!(word.as_str(), "--session" | "-s" | "--continue" | "-c"),
+        };
+        self.argv.iter().any(goes_on)
+    }
+
+    fn carries(&self, word: &str) -> bool {
+        let said = self.said.trim_matches('"');
+        !said.is_empty()
+            && (word == self.said || word == said || word.strip_prefix("--prompt=") == Some(said))
+    }
+
+    fn made_up(&self) -> Vec<String> {
+        let program = match self.argv.first() {
+            // A wrapper or a script may need more than its first word.
+            Some(program) if program.rsplit('/').next() == Some(self.agent.name()) => program.as_str(),
+            _ => self.agent.name(),
+        };
+        let mut words = vec![program.to_owned()];
+        let mut add = |some: &[&str]| words.extend(some.iter().map(|word| (*word).to_owned()));
+        let tools = self.tools.join(",");
+        match self.agent {
+            Agent::Claude => {
+                add(&["-p", self.prompt]);
+                if !tools.is_empty() {
+                    add(&["--allowedTools", &tools]);
+                }
+                if let Some(model) = self.model {
+                    add(&["--model", model]);
+                }
+                if let Some(session) = self.resume {
+                    add(&["--resume", session]);
+                }
+            }
+            Agent::Codex => {
+                // What it may do is for the fence to say; inside of it, a second one cannot be raised.
+                add(&["exec", "-s", "danger-full-access", "--skip-git-repo-check"]);
+                if let Some(model) = self.model {
+                    add(&["-m", model]);
+                }
+                if let Some(session) = self.resume {
+                    add(&["resume", session]);
+                }
+                add(&["--", self.prompt]);
+            }
+            Agent::Gemini => {
+                add(&["--approval-mode", "yolo", "--skip-trust"]);
+                if let Some(model) = self.model {
+                    add(&["-m", model]);
+                }
+                if let Some(session) = self.resume {
+                    match session.contains('/') {
+                        true => add(&["--session-file", session]),
+                        false => add(&["--resume", session]),
+                    }
+                }
+                add(&[&format!("--prompt={}", self.prompt)]);
+            }
+            Agent::Opencode => {
+                add(&["run", "--auto"]);
+                if let Some(session) = self.resume {
+                    add(&["--session", session]);
+                }
+                add(&["--", self.prompt]);
+            }
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    fn again<'a>(agent: Agent, argv: &'a [String], resume: Option<&'a str>) -> RerunCommand<'a> {
+        RerunCommand { agent, argv, said: "fix", prompt: "mend", resume, tools: &[], model: None }
+    }
+
+    #[test]
+    fn a_command_that_carries_its_prompt_is_run_as_it_was() {
+        let argv = words("/opt/claude -p fix --output-format json");
+        assert_eq!(
+            again(Agent::Claude, &argv, None).command(),
+            words("/opt/claude -p mend --output-format json")
+        );
+        let argv = words("gemini --prompt=fix -m x");
+        assert_eq!(again(Agent::Gemini, &argv, None).command(), words("gemini --prompt=mend -m x"));
+    }
+
+    #[test]
+    fn what_went_on_or_was_typed_gets_a_command_of_its_own() {
+        let argv = words("/opt/claude --resume 12 -p fix");
+        let tools = words("Bash");
+        let typed = RerunCommand { tools: &tools, ..again(Agent::Claude, &argv, Some("new")) };
+        assert_eq!(typed.command(), words("/opt/claude -p mend --allowedTools Bash --resume new"));
+        let argv = words("codex");
+        let exec = "codex exec -s danger-full-access --skip-git-repo-check";
+        assert_eq!(again(Agent::Codex, &argv, None).command(), words(&format!("{exec} -- mend")));
+        assert_eq!(
+            again(Agent::Codex, &argv, Some("id")).command(),
+            words(&format!("{exec} resume id -- mend"))
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! Going on from an earlier step. Nothing is written for it: the agent finds its conversation in the store.
+
+use std::path::Path;
+
+use stepback_agents::fork::{Fork, Planned};
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::conversation;
+use stepback_model::ids::SessionId;
+use stepback_model::record::Session;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::NAME;
+
+/// What is said to an agent that goes on without being told anything.
+const GO_ON: &str = "Go on.";
+
+/// How a session of this agent goes on from a step under a new id. `store` names the store where it is not the usual one.
+pub fn resume(
+    workspace: &Workspace<'_>,
+    session: Session,
+    target: &StoredCheckpoint,
+    store: Option<String>,
+    cwd: Option<&Path>,
+    prompt: Option<&str>,
+    id: [u8; 16],
+) -> Result<Planned, EngineError> {
+    let objects = workspace.store();
+    let tip = workspace.conversation_at(&session, target)?;
+    let kept = conversation::len(objects, tip)?;
+    let env = session.info.slots.env.and_then(|hash| stepback_model::json::load(objects, hash).ok());
+    let words = env.and_then(|env| serde_json::from_value(env["arguments"].clone()).ok());
+    let id = SessionId::from_bytes(id).to_string();
+    let mut command: Vec<String> = vec![NAME.into()];
+    command.extend(store.into_iter().flat_map(|store| ["--store".into(), store]));
+    command.extend(["agent".into(), "--session".into(), id.clone()]);
+    command.extend::<Vec<String>>(words.unwrap_or_default());
+    command.push("--".into());
+    command.push(prompt.filter(|prompt| !prompt.is_empty()).unwrap_or(GO_ON).to_owned());
+    let fork = Fork {
+        session: id,
+        kept: usize::try_from(kept).unwrap_or(usize::MAX),
+        writes: Vec::new(),
+        prepare: None,
+        command,
+        cwd: cwd.unwrap_or(&workspace.root).to_path_buf(),
+        note: (kept == 0).then(|| {
+            "Nothing had been said at that point, so the agent begins a new conversation.".to_owned()
+        }),
+    };
+    Ok(Planned { session, target: target.clone(), fork })
+}

@@ -1,0 +1,256 @@
+//! One call: recorded, stopped if somebody wants that, run, recorded again.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use stepback_agents::breakpoints::Verdict;
+use stepback_agents::decisions::RepeatedCall;
+use stepback_agents::import::describe_call;
+use stepback_agents::record;
+use stepback_engine::EngineError;
+use stepback_engine::control::Side;
+use stepback_engine::recorder::{RecordedStep, ScanPolicy, SessionUpdate};
+use stepback_model::event::{Event, ReportedError};
+use stepback_model::record::StepKind;
+
+use crate::conversation::Dialogue;
+use crate::journal::{StepExtras, StopRequest};
+use crate::options::{ExitReason, Options, RunEvent, ToolPolicy};
+use crate::request::Call;
+use crate::run::{Agent, ChatHistory, main_only};
+use crate::tools::{self, Limits, ToolInput, ToolResult};
+
+/// A call in one line.
+fn described(call: &Call) -> String {
+    let text = |field: &str| call.input.get(field).and_then(Value::as_str);
+    match (call.tool.as_str(), text("worker"), text("task"), text("key")) {
+        ("delegate", Some(worker), Some(task), _) => format!("delegate to {worker}: {task}"),
+        ("remember", _, _, Some(key)) => format!("remember: {key}"),
+        _ => describe_call(&call.tool, &call.input),
+    }
+}
+
+/// Whether a call changes nothing outside of the agent, so that it is the same whatever calls may do.
+fn runs_always(tool: &str) -> bool {
+    matches!(tool, "delegate" | "remember")
+}
+
+impl Agent<'_, '_> {
+    /// Makes a call, from its beginning to its end.
+    pub fn call(&mut self, party: &ChatHistory, call: &Call) -> Result<ToolResult, StopRequest> {
+        let root = self.journal.workspace.root.clone();
+        let worker = party.worker.as_deref();
+        let summary = described(call);
+        let changes = self.options.looks && tools::can_change(&call.tool);
+        let paths = tools::named_paths(&root, &call.tool, &call.input);
+        let start = Event {
+            key: Some(call.id.clone()),
+            call: Some(call.id.clone()),
+            tool: Some(call.tool.clone()),
+            worker: party.worker.clone(),
+            input: Some(call.input.clone()),
+            ..self.journal.event(StepKind::ToolStart, &summary)
+        };
+        let effect = changes.then_some(ScanPolicy::Before);
+        let with =
+            StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), ..StepExtras::default() };
+        let recorded = self.journal.record(&start, with)?;
+        self.check()?;
+        (self.options.watch)(RunEvent::Calls { worker, summary: &start.summary });
+        let verdict = self.decide(&start, Side::Start, &paths, &recorded)?;
+        let mut input = call.input.clone();
+        let mut note = None;
+        match verdict {
+            None | Some(Verdict::Goes) => {}
+            Some(Verdict::Refused(reason)) => {
+                record::refused(self.journal.workspace, &start, &reason, self.journal.now())?;
+                self.check()?;
+                let result = ToolResult::bad(format!("This call was refused and did not run: {reason}"));
+                (self.options.watch)(RunEvent::Called { worker, tool: &call.tool, result: &result });
+                return Ok(result);
+            }
+            Some(Verdict::Edited(edited)) => {
+                // A recorded result says so already.
+                let is_recorded =
+                    matches!(self.options.tools, ToolPolicy::Recorded(_)) && !runs_always(&call.tool);
+                note =
+                    (!is_recorded).then(|| format!("[The user changed the input of this call to {edited}]"));
+                input = edited;
+            }
+        }
+        let (mut result, learned) = self.carry_out(party, call, &input)?;
+        if let Some(note) = note {
+            result.text = format!("{note}\n{}", result.text);
+        }
+        let end = Event {
+            input: Some(input),
+            output: serde_json::to_value(&result).ok(),
+            error: result.failed.then(|| ReportedError {
+                name: Some("tool".into()),
+                message: result.text.clone(),
+                ..ReportedError::default()
+            }),
+            kind: StepKind::ToolEnd,
+            ..start
+        };
+        let effect = changes.then_some(ScanPolicy::After);
+        let with = StepExtras { effect, dialogue: main_only(party), paths: paths.clone(), learned };
+        let recorded = self.journal.record(&end, with)?;
+        (self.options.watch)(RunEvent::Called { worker, tool: &call.tool, result: &result });
+        let verdict = self.decide(&end, Side::End, &paths, &recorded)?;
+        if let Some(Verdict::Refused(reason)) = verdict {
+            result.text = format!("{}\n[The user says about this: {reason}]", result.text);
+        }
+        Ok(result)
+    }
+
+    /// What is decided about a call: in a rerun, what the person decided then; otherwise what a person at a breakpoint says.
+    fn decide(
+        &mut self,
+        event: &Event,
+        side: Side,
+        paths: &[String],
+        recorded: &RecordedStep,
+    ) -> Result<Option<Verdict>, EngineError> {
+        if let Some(call) = self.options.decided.find(event, side, &self.repeated) {
+            let decision = call.reply(side).decision.clone();
+            if side == Side::Start {
+                self.repeated.push(RepeatedCall { number: call.number, call: event.call.clone() });
+            }
+            if let Some(decision) = decision {
+                let mut event = event.clone();
+                record::redact_event(&mut event);
+                record::repeated_decision(self.journal.workspace, &event, &decision, self.journal.now())?;
+                return Ok(Some(decision.verdict()));
+            }
+        }
+        self.stop_if_wanted(event, paths, recorded)
+    }
+
+    /// Stops at a call if somebody wants that, as long as the agent itself is wanted.
+    fn stop_if_wanted(
+        &mut self,
+        event: &Event,
+        paths: &[String],
+        recorded: &RecordedStep,
+    ) -> Result<Option<Verdict>, EngineError> {
+        let Options { stop, patience, watch, .. } = &mut self.options;
+        let deadline = self.deadline;
+        let watch = RefCell::new(Some(watch));
+        let waits = || {
+            // Asked for the first time, it has just begun to wait.
+            if let Some(watch) = watch.take() {
+                watch(RunEvent::Waits);
+            }
+            !stop.load(Ordering::Relaxed) && deadline.is_none_or(|deadline| Instant::now() < deadline)
+        };
+        self.journal.stop_if_wanted(event, paths, recorded, *patience, &waits)
+    }
+
+    fn carry_out(
+        &mut self,
+        party: &ChatHistory,
+        call: &Call,
+        input: &Value,
+    ) -> Result<(ToolResult, SessionUpdate), StopRequest> {
+        let result = match call.tool.as_str() {
+            // These two change nothing outside the agent, so they are the same whatever calls may do.
+            "delegate" if party.worker.is_none() => self.delegate(call, input)?,
+            "remember" if party.worker.is_none() => {
+                let result = self.remember(input).unwrap_or_else(ToolResult::bad);
+                let memory = Some(self.remembered().unwrap_or_else(|| json!({})));
+                return Ok((result, SessionUpdate { memory, ..SessionUpdate::default() }));
+            }
+            tool => match &mut self.options.tools {
+                ToolPolicy::Deny if tools::can_change(tool) => {
+                    ToolResult::bad("Tools that change something are not run here.")
+                }
+                ToolPolicy::Real | ToolPolicy::Deny => {
+                    let limits = Limits { stop: &self.options.stop, deadline: self.deadline };
+                    tools::run(&self.journal.workspace.root, tool, input, &limits)
+                }
+                // What the model asked for is what it was recorded by, whatever a person made of it.
+                ToolPolicy::Recorded(recall) => recall(tool, &call.input).unwrap_or_else(|| {
+                    ToolResult::bad("This call was not recorded, and nothing is run here.")
+                }),
+            },
+        };
+        Ok((result, SessionUpdate::default()))
+    }
+
+    fn remember(&mut self, input: &Value) -> Result<ToolResult, String> {
+        let given = ToolInput(input);
+        let (key, value) = (given.text("key")?, given.any_text("value")?);
+        if value.is_empty() {
+            self.memory.remove(key);
+            return Ok(ToolResult::good(format!("forgot {key}")));
+        }
+        self.memory.insert(key.to_string(), value.into());
+        Ok(ToolResult::good(format!("remembered {key}")))
+    }
+
+    /// Gives a task to a worker and waits for its last words.
+    fn delegate(&mut self, call: &Call, input: &Value) -> Result<ToolResult, StopRequest> {
+        let given = ToolInput(input);
+        let asked = given.text("worker").and_then(|worker| Ok((worker, given.text("task")?)));
+        let (name, task) = match asked {
+            Ok((name, task)) => (stepback_agents::payload::one_line(name), task),
+            Err(what) => return Ok(ToolResult::bad(what)),
+        };
+        let worker = format!("{name} {}", call.id);
+        for (kind, summary, status) in [
+            (StepKind::TaskCreated, task.to_string(), "created"),
+            (StepKind::TaskAssigned, format!("{name}: {task}"), "assigned"),
+            (StepKind::TaskStarted, format!("{name}: {task}"), "started"),
+        ] {
+            self.task(call, &worker, task, (kind, &summary, status), None)?;
+        }
+        let mut party = ChatHistory {
+            dialogue: Dialogue::new(vec![json!({ "role": "user", "content": task })]),
+            worker: Some(worker.clone()),
+            prefix: format!("{}-", call.id),
+        };
+        let (result, halt) = match self.converse(&mut party) {
+            Ok(text) => (ToolResult::good(text), None),
+            Err(StopRequest::Over(ExitReason::MaxTurns)) => {
+                (ToolResult::bad(format!("{name} was not done after as many turns as it may have")), None)
+            }
+            Err(StopRequest::Over(ExitReason::Failed(trouble))) => (ToolResult::bad(trouble.message), None),
+            Err(StopRequest::Over(why)) => (ToolResult::bad(why.name()), Some(StopRequest::Over(why))),
+            Err(error) => return Err(error),
+        };
+        let (kind, status) = match result.failed {
+            true => (StepKind::TaskFailed, "failed"),
+            false => (StepKind::TaskCompleted, "completed"),
+        };
+        let summary = format!("{name}: {}", result.text);
+        self.task(call, &worker, task, (kind, &summary, status), Some(&result))?;
+        halt.map_or(Ok(result), Err)
+    }
+
+    fn task(
+        &mut self,
+        call: &Call,
+        worker: &str,
+        task: &str,
+        (kind, summary, status): (StepKind, &str, &str),
+        result: Option<&ToolResult>,
+    ) -> Result<(), EngineError> {
+        let failed = result.filter(|result| result.failed);
+        let event = Event {
+            worker: Some(worker.to_string()),
+            input: Some(json!({ "task": task, "worker": worker, "call": call.id })),
+            output: result.and_then(|result| serde_json::to_value(result).ok()),
+            error: failed
+                .map(|result| ReportedError { message: result.text.clone(), ..ReportedError::default() }),
+            ..self.journal.event(kind, summary)
+        };
+        let mut tasks = self.tasks.set(&call.id, task, worker, status);
+        stepback_redact::redact_value(&mut tasks);
+        let learned = SessionUpdate { tasks: Some(tasks), ..SessionUpdate::default() };
+        self.journal.record(&event, StepExtras { learned, ..StepExtras::default() })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What an agent may do by itself: whatever touches nothing but its own work.
+//!
+//! A move of the workspace remembers on whose behalf it was made. That is how an agent can take back a rewind of its own, and
+//! not the one by which a person took back the agent's work.
+
+use std::collections::HashSet;
+
+use stepback_model::ids::{OpId, SessionId, StepId};
+use stepback_model::path::RelPath;
+use stepback_model::record::{Operation, StateTransition};
+
+use crate::authorship::Attribution;
+use crate::error::EngineError;
+use crate::rewind::PreparedRewind;
+use crate::undo::{Reversal, in_force, latest_move, undone_last};
+use crate::workspace::Workspace;
+
+impl Workspace<'_> {
+    /// Paths that would look different on branch `name`, and that somebody else than `session` changed here since the two
+    /// branches parted: to stand on it would take their work out of sight.
+    pub fn foreign_changes(
+        &self,
+        name: &str,
+        prepared: &PreparedRewind,
+        session: SessionId,
+    ) -> Result<Vec<RelPath>, EngineError> {
+        let Some(tip) = self.branch_tip(name)? else { return Ok(Vec::new()) };
+        let there: HashSet<StepId> =
+            self.ancestry(&tip)?.iter().map(|stored| stored.checkpoint.step.id).collect();
+        let mut line = self.ancestry(&self.head()?)?;
+        let fork = line.iter().position(|stored| there.contains(&stored.checkpoint.step.id));
+        line.truncate(fork.map_or(0, |fork| fork + 1));
+        if line.is_empty() || line.iter().any(|stored| stored.purged) {
+            return Err(EngineError::Input(format!(
+                "nobody knows any more who changed what since branch {name} and the present one parted"
+            )));
+        }
+        line.reverse();
+        let planned: HashSet<&RelPath> = prepared.plan.changes.iter().map(|change| &change.path).collect();
+        let mut paths = Vec::new();
+        for numbered in self.attributed(&line, &prepared.present.state)? {
+            if numbered.taken_back || numbered.who.is_session(session) {
+                continue;
+            }
+            let change = numbered.change;
+            paths.extend([Some(change.path), change.from].into_iter().flatten());
+        }
+        paths.retain(|path| planned.contains(path));
+        paths.sort_by(RelPath::cmp_by_components);
+        paths.dedup();
+        Ok(paths)
+    }
+
+    /// Plans the undo of a move that was made on behalf of `session`: of `op`, or of its newest in force.
+    pub fn prepare_own_undo(&self, session: SessionId, op: Option<OpId>) -> Result<Reversal, EngineError> {
+        let operations = self.operations()?;
+        let own = match op {
+            None => operations.iter().find(|known| in_force(known) && is_by(known, session)),
+            Some(id) => operations.iter().find(|known| known.id == id),
+        };
+        let own = own.ok_or(EngineError::NothingTo("undo"))?;
+        expect_by(own, session)?;
+        let reversal = self.prepare_undo(Some(own.id))?;
+        let moved = latest_move(&operations, own.id).or(own.action.moved());
+        self.expect_no_others_since(&reversal, moved, session)?;
+        Ok(on_behalf(reversal, session))
+    }
+
+    /// Plans the redo of what was undone last, if that was on behalf of `session`, too.
+    pub fn prepare_own_redo(&self, session: SessionId) -> Result<Reversal, EngineError> {
+        let operations = self.operations()?;
+        let undo = undone_last(&operations).ok_or(EngineError::NothingTo("redo"))?;
+        expect_by(undo, session)?;
+        let reversal = self.prepare_redo()?;
+        self.expect_no_others_since(&reversal, undo.action.moved(), session)?;
+        Ok(on_behalf(reversal, session))
+    }
+
+    /// Refuses to take back a move after which other agents changed something: the workspace goes on from before the move, and
+    /// their changes would be on a line that it has left.
+    fn expect_no_others_since(
+        &self,
+        reversal: &Reversal,
+        moved: Option<&StateTransition>,
+        session: SessionId,
+    ) -> Result<(), EngineError> {
+        let (Reversal::Files { prepared, operation }, Some(moved)) = (reversal, moved) else { return Ok(()) };
+        // Of a switch, [`Self::in_the_way`] knows more.
+        if moved.branches.is_some() {
+            return Ok(());
+        }
+        let mut line = self.ancestry(&self.head()?)?;
+        let Some(reached) = line.iter().position(|stored| stored.checkpoint.step.id == moved.after) else {
+            return Err(EngineError::CannotUndo(format!(
+                "the workspace has left the line that operation {} ({}) is on",
+                operation.number, operation.summary
+            )));
+        };
+        line.truncate(reached + 1);
+        line.reverse();
+        let kept: Vec<_> = line.into_iter().filter(|stored| !stored.purged).collect();
+        let since = self.attributed(&kept, &prepared.present.state)?;
+        let others = since.iter().find(|numbered| {
+            let who = numbered.who.session().is_some_and(|other| other != session);
+            !numbered.taken_back && (who || matches!(numbered.who, Attribution::OneOf(_)))
+        });
+        match others {
+            None => Ok(()),
+            Some(numbered) => Err(EngineError::CannotUndo(format!(
+                "after operation {} ({}) another agent changed {}: take back only your own changes, or leave it to a person",
+                operation.number, operation.summary, numbered.change.path
+            ))),
+        }
+    }
+}
+
+fn is_by(operation: &Operation, session: SessionId) -> bool {
+    operation.action.moved().is_some_and(|moved| moved.by == Some(session))
+}
+
+fn expect_by(operation: &Operation, session: SessionId) -> Result<(), EngineError> {
+    match is_by(operation, session) {
+        true => Ok(()),
+        false => Err(EngineError::CannotUndo(format!(
+            "operation {} ({}) is not one of session {}",
+            operation.number,
+            operation.summary,
+            session.short()
+        ))),
+    }
+}
+
+fn on_behalf(mut reversal: Reversal, session: SessionId) -> Reversal {
+    if let Reversal::Files { prepared, .. } = &mut reversal {
+        prepared.by = Some(session);
+    }
+    reversal
+}

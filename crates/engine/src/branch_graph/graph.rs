@@ -1,0 +1,378 @@
+//! The steps of a workspace and the moves between them: what a line is walked along.
+//!
+//! A checkpoint names the step it grew from. That is enough as long as nothing goes back. A rewind, an undo, a redo or a
+//! switch takes the line elsewhere, for all sessions or for some of them; what each of them did is read from the operations
+//! and from what the step it led to says about itself.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use serde_json::Value;
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Action, OpStatus, Operation, StateTransition, StepKind, Trigger};
+use stepback_model::state::State;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+/// A checkpoint as far as lines go.
+pub(super) struct LineNode {
+    pub number: u64,
+    pub parent: Option<StepId>,
+    pub session: SessionId,
+}
+
+/// What a move did to the line of its branch.
+enum MoveEffect {
+    /// The line goes on from `onto`; of the light steps after it, those up to number `upto` are on the line.
+    Jump { onto: StepId, upto: u64 },
+    /// These sessions go on from `onto`, like a [`Self::Jump`]; the others stay.
+    Part { sessions: Vec<SessionId>, onto: StepId, upto: u64 },
+    /// Nothing: single files or changes went back, or nothing at all.
+    Keep,
+    /// The move that led to this step counts no more.
+    Reverse(StepId),
+}
+
+struct LineMove {
+    /// The step the line had reached.
+    before: StepId,
+    effect: MoveEffect,
+}
+
+/// The checkpoints of a workspace, hidden ones included, and the moves between them.
+pub(crate) struct LineGraph {
+    pub(super) nodes: HashMap<StepId, LineNode>,
+    /// Moves by the step they led to.
+    moves: HashMap<StepId, LineMove>,
+    /// The step at which each branch was made or last left, by the name the branch has now, and the highest number of a light
+    /// step after it that is on the branch.
+    ends: HashMap<String, (StepId, u64)>,
+    /// Steps that only save what was there before a move.
+    saved: HashSet<StepId>,
+}
+
+/// Sessions that rewinds took elsewhere, each with the number of the step it went to.
+pub(super) type Gone = Rc<HashMap<SessionId, u64>>;
+
+/// A checkpoint that a walk passes, with the light steps after it that belong to the same line.
+#[derive(Clone)]
+pub(super) struct LineSegment {
+    pub id: StepId,
+    pub number: u64,
+    /// Light steps with a number up to this one are on the line.
+    pub upto: u64,
+    /// Sessions whose steps are not on the line here.
+    pub gone: Gone,
+    /// Only these sessions are meant.
+    only: Option<Rc<HashSet<SessionId>>>,
+    /// Whether the checkpoint itself is on the line.
+    pub is_on: bool,
+    /// Whether everything before it is on the line without exception.
+    pub is_clean: bool,
+}
+
+impl LineSegment {
+    /// Whether a light step after this checkpoint is on the line.
+    pub fn admits(&self, session: SessionId, number: u64) -> bool {
+        let is_part = self.only.as_ref().is_none_or(|only| only.contains(&session));
+        is_part && number <= self.upto && !self.gone.contains_key(&session)
+    }
+}
+
+/// The way back along a line, checkpoint by checkpoint, newest first. Where sessions stand on different lines, a checkpoint
+/// may be passed more than once, each time for other sessions.
+pub(super) struct LineWalk<'g> {
+    graph: &'g LineGraph,
+    trails: Vec<Trail>,
+}
+
+/// One of the lines that a walk follows.
+struct Trail {
+    /// The next checkpoint, and the highest number of a light step after it that counts.
+    next: (StepId, u64),
+    gone: Gone,
+    /// Moves further back that were taken back.
+    reversed: Vec<StepId>,
+    /// Only these sessions are on it; the others are on another trail.
+    only: Option<Rc<HashSet<SessionId>>>,
+}
+
+impl Iterator for LineWalk<'_> {
+    type Item = LineSegment;
+
+    fn next(&mut self) -> Option<LineSegment> {
+        let nodes = &self.graph.nodes;
+        self.trails.retain(|trail| nodes.contains_key(&trail.next.0));
+        let number = |trail: &Trail| nodes.get(&trail.next.0).map_or(0, |node| node.number);
+        let newest = (0..self.trails.len()).max_by_key(|at| number(&self.trails[*at]))?;
+        let mut trail = self.trails.swap_remove(newest);
+        let (id, upto) = trail.next;
+        let node = nodes.get(&id)?;
+        let is_reversed = trail.reversed.contains(&id);
+        let is_part = trail.only.as_ref().is_none_or(|only| only.contains(&node.session));
+        let segment = LineSegment {
+            id,
+            number: node.number,
+            upto,
+            is_on: is_part && !is_reversed && !trail.gone.contains_key(&node.session),
+            is_clean: trail.gone.is_empty() && trail.reversed.is_empty() && self.trails.is_empty(),
+            gone: trail.gone.clone(),
+            only: trail.only.clone(),
+        };
+        // What lies further back has lower numbers: such moves are not met any more.
+        trail.reversed.retain(|moved| nodes.get(moved).is_some_and(|moved| moved.number < node.number));
+        let next = match self.graph.moves.get(&id) {
+            None => node.parent.map(|parent| (parent, u64::MAX)),
+            Some(LineMove { before, .. }) if is_reversed => Some((*before, u64::MAX)),
+            Some(LineMove { before, effect }) => match effect {
+                MoveEffect::Jump { onto, upto } => Some((*onto, *upto)),
+                MoveEffect::Keep => Some((*before, u64::MAX)),
+                MoveEffect::Reverse(moved) => {
+                    trail.reversed.push(*moved);
+                    Some((*before, u64::MAX))
+                }
+                MoveEffect::Part { sessions, onto, upto } => {
+                    self.trails.extend(trail.part(sessions, *onto, *upto));
+                    Some((*before, u64::MAX))
+                }
+            },
+        };
+        let is_over = |trail: &Trail| {
+            let mut only = trail.only.iter().flat_map(|only| only.iter());
+            trail.only.is_some() && only.all(|session| trail.gone.contains_key(session))
+        };
+        self.trails.extend(next.map(|next| Trail { next, ..trail }).filter(|trail| !is_over(trail)));
+        Some(segment)
+    }
+}
+
+impl Trail {
+    /// The trail of those of these sessions that are still on this one, from another step on; they are gone from this one.
+    fn part(&mut self, sessions: &[SessionId], onto: StepId, upto: u64) -> Option<Trail> {
+        let is_here = |session: &&SessionId| {
+            let is_part = self.only.as_ref().is_none_or(|only| only.contains(session));
+            is_part && !self.gone.contains_key(session)
+        };
+        let parting: HashSet<SessionId> = sessions.iter().filter(is_here).copied().collect();
+        if parting.is_empty() {
+            return None;
+        }
+        let mut gone = HashMap::clone(&self.gone);
+        gone.extend(parting.iter().map(|session| (*session, upto)));
+        self.gone = Rc::new(gone);
+        let only = Some(Rc::new(parting));
+        Some(Trail { next: (onto, upto), gone: Gone::default(), reversed: self.reversed.clone(), only })
+    }
+}
+
+impl LineGraph {
+    /// Whether the workspace never went anywhere but on.
+    pub(super) fn has_no_moves(&self) -> bool {
+        self.moves.is_empty()
+    }
+
+    /// The way back from a checkpoint, including light steps after it up to a number.
+    pub(super) fn walk(&self, from: StepId, upto: u64) -> LineWalk<'_> {
+        let trail = Trail { next: (from, upto), gone: Gone::default(), reversed: Vec::new(), only: None };
+        LineWalk { graph: self, trails: vec![trail] }
+    }
+
+    /// The highest number of a light step after `tip` that is on a branch which nobody stands on.
+    pub(super) fn end_of(&self, branch: &str, tip: StepId) -> u64 {
+        match self.ends.get(branch) {
+            Some((step, upto)) if *step == tip => *upto,
+            _ => self.nodes.get(&tip).map_or(0, |node| node.number),
+        }
+    }
+
+    /// The lowest number from which on two steps of a call may be on different lines.
+    pub(super) fn first_boundary(&self) -> u64 {
+        let of = |(after, moved): (&StepId, &LineMove)| {
+            let own = self.nodes.get(after).map_or(0, |node| node.number);
+            match &moved.effect {
+                MoveEffect::Jump { onto, upto } | MoveEffect::Part { onto, upto, .. } => {
+                    own.min(*upto).min(self.nodes.get(onto).map_or(0, |node| node.number))
+                }
+                MoveEffect::Keep | MoveEffect::Reverse(_) => own,
+            }
+        };
+        self.moves.iter().map(of).min().unwrap_or(u64::MAX)
+    }
+
+    /// The states on the line that leads to a step, newest first, the step itself included. What only saves the present before
+    /// a move is not among them, unless it is where the line starts, nor is a state that holds what a session did and a later
+    /// rewind took back.
+    pub(crate) fn line_to<'s>(
+        &'s self,
+        from: &'s StoredCheckpoint,
+        by_id: &'s HashMap<StepId, &'s StoredCheckpoint>,
+    ) -> impl Iterator<Item = &'s StoredCheckpoint> {
+        let step = &from.checkpoint.step;
+        let walk = match from.checkpoint.trigger {
+            Some(_) => Some(self.walk(step.id, u64::MAX)),
+            None => step.parent.map(|parent| self.walk(parent, step.number)),
+        };
+        let passed: Vec<LineSegment> = walk.into_iter().flatten().collect();
+        let on: HashSet<StepId> =
+            passed.iter().filter(|segment| segment.is_on).map(|segment| segment.id).collect();
+        // Before the first step that a session went back to, nothing was taken back.
+        let first = passed.iter().flat_map(|segment| segment.gone.values().copied()).min();
+        let holds = move |segment: &LineSegment| {
+            let Some(first) = first else { return true };
+            let states = self.walk(segment.id, u64::MAX).take_while(|held| held.number > first);
+            let mut steps = states.filter(|held| held.is_on && !self.moves.contains_key(&held.id));
+            steps.all(|held| on.contains(&held.id))
+        };
+        let is_state = move |segment: &LineSegment| {
+            segment.is_on && segment.id != step.id && !self.saved.contains(&segment.id) && holds(segment)
+        };
+        let states = passed.into_iter().filter(is_state);
+        std::iter::once(from).chain(states.filter_map(|segment| by_id.get(&segment.id).copied()))
+    }
+}
+
+impl Workspace<'_> {
+    /// The checkpoints `all` and the moves between them.
+    pub(crate) fn line_graph(
+        &self,
+        all: &[StoredCheckpoint],
+        operations: &[Operation],
+    ) -> Result<LineGraph, EngineError> {
+        let by_id: HashMap<StepId, &StoredCheckpoint> =
+            all.iter().map(|stored| (stored.checkpoint.step.id, stored)).collect();
+        let node = |stored: &StoredCheckpoint| {
+            let step = &stored.checkpoint.step;
+            (step.id, LineNode { number: step.number, parent: step.parent, session: step.session })
+        };
+        let mut graph = LineGraph {
+            nodes: all.iter().map(node).collect(),
+            moves: HashMap::new(),
+            ends: HashMap::new(),
+            saved: HashSet::new(),
+        };
+        let mut operations: Vec<&Operation> =
+            operations.iter().filter(|operation| operation.status == OpStatus::Done).collect();
+        operations.sort_by_key(|operation| operation.number);
+        // The step that each operation, and the last undo of it, led to.
+        let (mut done, mut undone) = (HashMap::new(), HashMap::new());
+        for operation in operations {
+            match &operation.action {
+                Action::BranchCreate { name, step, upto } => {
+                    let own = graph.nodes.get(step).map_or(0, |node| node.number);
+                    graph.ends.insert(name.clone(), (*step, upto.unwrap_or(own)));
+                }
+                Action::BranchRename { from, to, .. } => {
+                    let end = graph.ends.remove(from).map(|end| (to.clone(), end));
+                    graph.ends.extend(end);
+                }
+                _ => {}
+            }
+            let Some(moved) = operation.action.moved() else { continue };
+            let saves = |stored: &&StoredCheckpoint| saves_present(stored, operation);
+            if by_id.get(&moved.before).is_some_and(saves) {
+                graph.saved.insert(moved.before);
+            }
+            let reversed = match &operation.action {
+                Action::Undo { op, .. } => {
+                    undone.insert(*op, moved.after);
+                    done.get(op).copied()
+                }
+                Action::Redo { op, .. } => {
+                    done.insert(*op, moved.after);
+                    undone.get(op).copied()
+                }
+                _ => {
+                    done.insert(operation.id, moved.after);
+                    None
+                }
+            };
+            let effect = match (&moved.branches, reversed) {
+                (Some((left, entered)), _) => {
+                    let upto = graph.end_of(entered, moved.onto);
+                    graph.ends.insert(left.clone(), (moved.before, u64::MAX));
+                    MoveEffect::Jump { onto: moved.onto, upto }
+                }
+                (None, Some(moved)) => MoveEffect::Reverse(moved),
+                (None, None) => self.rewind_effect(moved, &by_id, &graph.saved)?,
+            };
+            graph.moves.insert(moved.after, LineMove { before: moved.before, effect });
+        }
+        Ok(graph)
+    }
+
+    /// What a rewind did to the line.
+    fn rewind_effect(
+        &self,
+        moved: &StateTransition,
+        by_id: &HashMap<StepId, &StoredCheckpoint>,
+        saved: &HashSet<StepId>,
+    ) -> Result<MoveEffect, EngineError> {
+        let Some(after) = by_id.get(&moved.after) else { return Ok(MoveEffect::Keep) };
+        if by_id.get(&moved.before).is_some_and(|before| self.has_equal_files(before, after)) {
+            return Ok(MoveEffect::Keep);
+        }
+        let detail = self.detail_of(&after.checkpoint.step)?;
+        let field = |name: &str| detail.as_ref().and_then(|detail| detail.get(name));
+        let target = field("target").and_then(Value::as_u64);
+        let listed = field("sessions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let mut sessions: Vec<SessionId> =
+            listed.iter().filter_map(|id| SessionId::from_hex(id.as_str()?)).collect();
+        let is_whole = moved.onto != moved.before;
+        // Where the workspace stood then; what only saves the present is not it.
+        let number = |step: StepId| by_id.get(&step).map(|stored| stored.checkpoint.step.number);
+        let head = match by_id.get(&moved.before) {
+            Some(before) if saved.contains(&moved.before) => before.checkpoint.step.parent,
+            _ => Some(moved.before),
+        };
+        let target = target.or_else(|| number(moved.onto).filter(|_| is_whole));
+        let Some(target) = target else { return Ok(MoveEffect::Keep) };
+        let stays = head.and_then(number) == Some(target);
+        Ok(match (stays, is_whole) {
+            (true, false) => MoveEffect::Keep,
+            // From where it stands, a rewind takes back nothing but what was not recorded yet.
+            (true, true) => MoveEffect::Jump { onto: moved.onto, upto: u64::MAX },
+            (false, is_whole) if !sessions.is_empty() => {
+                let onto = match is_whole {
+                    true => Some(moved.onto),
+                    false => self.base_of(target)?,
+                };
+                let Some(onto) = onto else { return Ok(MoveEffect::Keep) };
+                // The person stands where the workspace does, unless others were at work, too.
+                let is_alone = field("whole").and_then(Value::as_bool).unwrap_or(true);
+                sessions.extend((is_whole && is_alone).then_some(self.session.id));
+                MoveEffect::Part { sessions, onto, upto: target }
+            }
+            (false, true) => MoveEffect::Jump { onto: moved.onto, upto: target },
+            (false, false) => MoveEffect::Keep,
+        })
+    }
+
+    /// The checkpoint whose files the step with a number has.
+    fn base_of(&self, number: u64) -> Result<Option<StepId>, EngineError> {
+        let Some(stored) = self.store().step_numbered(self.record.id, number)? else { return Ok(None) };
+        Ok(self.nearest_checkpoint(&stored).ok().map(|base| base.checkpoint.step.id))
+    }
+
+    /// Whether two checkpoints have the same files and git directories. Freed ones are not known to.
+    pub(crate) fn has_equal_files(&self, a: &StoredCheckpoint, b: &StoredCheckpoint) -> bool {
+        if a.checkpoint.step.state == b.checkpoint.step.state {
+            return true;
+        }
+        let files = |stored: &StoredCheckpoint| -> Option<State> { self.state_of(stored).ok() };
+        match (files(a), files(b)) {
+            (Some(a), Some(b)) => a.files == b.files && a.git == b.git,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a checkpoint was made by an operation, to save what was there before it.
+fn saves_present(stored: &StoredCheckpoint, operation: &Operation) -> bool {
+    let checkpoint = &stored.checkpoint;
+    checkpoint.step.kind == StepKind::Checkpoint
+        && checkpoint.trigger == Some(Trigger::Automatic)
+        && checkpoint.annotation.label.is_none()
+        && checkpoint.step.summary.strip_prefix("before ") == Some(&operation.summary)
+}

@@ -1,0 +1,201 @@
+//! The mind at a moment.
+
+use jiff::tz::TimeZone;
+use stepback_mind::Mind;
+use stepback_mind::store::Place;
+use stepback_model::hash::Hash;
+use stepback_model::ids::SessionId;
+use stepback_model::point::{Anchor, PointExpr};
+use stepback_model::record::{Session, StepKind};
+use stepback_model::state::State;
+use stepback_model::time::Timestamp;
+use stepback_model::time_expr;
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use crate::error::EngineError;
+use crate::resolve::no_step;
+use crate::workspace::{StoreSource, Workspace};
+
+/// A moment of a session's mind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Now.
+    Now,
+    /// After the step with this number.
+    Step(u64),
+    /// At this time.
+    Time(Timestamp),
+    /// Where a branch was left.
+    Branch(String),
+}
+
+/// A mind, and the step that made it what it is.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The mind.
+    pub mind: Mind,
+    /// The step; none if nothing had been thought yet.
+    pub step: Option<StoredCheckpoint>,
+    pub(crate) place: Option<Place>,
+}
+
+/// A session that another one goes on from, and the number before which its steps count.
+struct Forebear {
+    session: Session,
+    before: Option<u64>,
+}
+
+impl Workspace<'_> {
+    /// The moment that a point names. Unlike for files, a time is exact: thoughts between two checkpoints count.
+    pub fn moment(
+        &self,
+        text: &str,
+        now: Timestamp,
+        zone: &dyn Fn() -> TimeZone,
+    ) -> Result<Moment, EngineError> {
+        let point = PointExpr::parse(text).map_err(|error| EngineError::Point(error.to_string()))?;
+        let time = |text: &str| time_expr::parse(text, now, &zone()).ok().map(Moment::Time);
+        if point.back == 0 && point.session.is_none() {
+            match &point.anchor {
+                Anchor::Now => return Ok(Moment::Now),
+                Anchor::Time(text) => {
+                    if let Some(moment) = time(text) {
+                        return Ok(moment);
+                    }
+                }
+                Anchor::Branch(name) if self.branch_tip(name)?.is_some() => return self.moment_of(name),
+                Anchor::Text { name, .. } if self.branch_tip(name)?.is_some() => return self.moment_of(name),
+                Anchor::Text { name, is_time: true } => {
+                    let labelled = Query { label: Some(name.clone()), limit: Some(1), ..Query::default() };
+                    let is_label = !self.store().steps(self.record.id, &labelled)?.is_empty();
+                    if let Some(moment) = time(name).filter(|_| !is_label) {
+                        return Ok(moment);
+                    }
+                }
+                Anchor::Step(number) => return self.expect_step(*number),
+                _ => {}
+            }
+        }
+        Ok(Moment::Step(self.resolve(text, now, zone)?.checkpoint.step.number))
+    }
+
+    fn moment_of(&self, branch: &str) -> Result<Moment, EngineError> {
+        Ok(match self.present_branch()? == branch {
+            true => Moment::Now,
+            false => Moment::Branch(branch.to_owned()),
+        })
+    }
+
+    /// A step by its number: a workspace without a checkpoint has steps, too.
+    fn expect_step(&self, number: u64) -> Result<Moment, EngineError> {
+        match self.store().step_numbered(self.record.id, number)? {
+            Some(_) => Ok(Moment::Step(number)),
+            None => Err(EngineError::Point(no_step(number, self.newest_number()?))),
+        }
+    }
+
+    /// The mind of a session at a moment.
+    pub fn mind_at(&self, session: &Session, moment: &Moment) -> Result<Seen, EngineError> {
+        self.mind_beside(session, moment, &Mind::default())
+    }
+
+    /// The same, without reading again what it shares with a mind of that session that is known.
+    pub fn mind_beside(&self, session: &Session, moment: &Moment, known: &Mind) -> Result<Seen, EngineError> {
+        let step = match moment {
+            Moment::Now => self.last_thought(session, Query::default())?,
+            Moment::Step(number) => {
+                let before = Some(number.saturating_add(1));
+                self.last_thought(session, Query { before, ..Query::default() })?
+            }
+            Moment::Time(at) => self.last_thought(session, Query { until: Some(*at), ..Query::default() })?,
+            Moment::Branch(name) => match self.store().reference(&self.mind_ref(session.id, name))? {
+                Some(step) => self.store().step(step)?,
+                None => {
+                    let tip = self.branch_tip(name)?.map(|tip| tip.checkpoint.step.number);
+                    let before = tip.map(|number| number.saturating_add(1));
+                    self.last_thought(session, Query { before, ..Query::default() })?
+                }
+            },
+        };
+        let Some(step) = step else { return Ok(Seen { mind: Mind::default(), step: None, place: None }) };
+        let (mind, place) = self.mind_of(&step, known)?;
+        Ok(Seen { mind, step: Some(step), place })
+    }
+
+    /// The mind after a thought. What it shares with one that is known is not read again.
+    pub(super) fn mind_of(
+        &self,
+        thought: &StoredCheckpoint,
+        known: &Mind,
+    ) -> Result<(Mind, Option<Place>), EngineError> {
+        match State::load(self.store(), thought.checkpoint.step.state)?.reasoning {
+            None => Ok((Mind::default(), None)),
+            Some(root) => {
+                let (mind, place) = known.load_other(&StoreSource(self.store()), root)?;
+                Ok((mind, Some(place)))
+            }
+        }
+    }
+
+    /// The newest step among those asked for at which the session, or the one it was forked from, thought something else than
+    /// before.
+    fn last_thought(&self, session: &Session, query: Query) -> Result<Option<StoredCheckpoint>, EngineError> {
+        let mut query = Query { kinds: vec![StepKind::Reasoning], limit: Some(1), ..query };
+        let mut of = Some(Forebear { session: session.clone(), before: query.before });
+        let mut seen: Vec<SessionId> = Vec::new();
+        while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
+            (query.session, query.before) = (Some(one.session.id), one.before);
+            let found = self.store().steps(self.record.id, &query)?.pop();
+            if found.is_some() {
+                return Ok(found);
+            }
+            seen.push(one.session.id);
+            of = self.forebear(&one)?;
+        }
+        Ok(None)
+    }
+
+    /// Every thought of a session, and of those it was forked from as far as it goes on from them, oldest first.
+    pub(super) fn thoughts(&self, session: &Session) -> Result<Vec<StoredCheckpoint>, EngineError> {
+        let mut parts: Vec<Vec<StoredCheckpoint>> = Vec::new();
+        let mut of = Some(Forebear { session: session.clone(), before: None });
+        let mut seen: Vec<SessionId> = Vec::new();
+        while let Some(one) = of.filter(|one| !seen.contains(&one.session.id)) {
+            let query = Query {
+                kinds: vec![StepKind::Reasoning],
+                session: Some(one.session.id),
+                before: one.before,
+                oldest_first: true,
+                ..Query::default()
+            };
+            parts.push(self.store().steps(self.record.id, &query)?);
+            seen.push(one.session.id);
+            of = self.forebear(&one)?;
+        }
+        Ok(parts.into_iter().rev().flatten().collect())
+    }
+
+    /// The session that one was forked from, up to there.
+    fn forebear(&self, of: &Forebear) -> Result<Option<Forebear>, EngineError> {
+        let Some((parent, at)) = of.session.info.forked_from else { return Ok(None) };
+        let fork = self.store().step(at)?.map(|stored| stored.checkpoint.step.number);
+        let until = fork.unwrap_or(u64::MAX - 1) + 1;
+        let before = Some(of.before.map_or(until, |before| before.min(until)));
+        Ok(self.store().session(parent)?.map(|session| Forebear { session, before }))
+    }
+
+    pub(super) fn load_mind(&self, root: Option<Hash>) -> Result<(Mind, Option<Place>), EngineError> {
+        match root {
+            None => Ok((Mind::default(), None)),
+            Some(root) => {
+                let (mind, place) = Mind::load(&StoreSource(self.store()), root)?;
+                Ok((mind, Some(place)))
+            }
+        }
+    }
+
+    /// Where the mind of a session is noted as it was when a branch was left.
+    pub(super) fn mind_ref(&self, session: SessionId, branch: &str) -> String {
+        format!("mind/{session}/{branch}")
+    }
+}

@@ -1,0 +1,217 @@
+//! Changing a mind: one mutation, one step.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use stepback_mind::store::Place;
+use stepback_mind::{Effect as Led, Mind, Mutation, Origin};
+use stepback_model::event::Event;
+use stepback_model::hash::Hash;
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::{Session, StepKind, Trigger};
+use stepback_model::time::Timestamp;
+use stepback_store::StoreError;
+
+use super::at_point::{Moment, Seen};
+use crate::error::EngineError;
+use crate::recorder::{RecordLock, RecordedStep, ReportedEvent, ScanPolicy, SessionUpdate, Thinking};
+use crate::session::seen;
+use crate::workspace::Workspace;
+
+/// After so long without a word of a session, its next thought is worth a look at the files. In microseconds.
+const LONG: i64 = 5 * 60 * 1_000_000;
+
+/// A session whose mind is looked at and changed. It keeps the mind it saw last, so that going on with it costs one look at
+/// whether it is still the present one.
+pub struct Thinker<'w> {
+    pub(super) workspace: &'w Workspace<'w>,
+    session: SessionId,
+    known: Option<Known>,
+}
+
+struct Known {
+    root: Option<Hash>,
+    mind: Mind,
+    place: Option<Place>,
+}
+
+/// What a change led to, and where it is recorded.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Thought {
+    /// What it led to.
+    #[serde(flatten)]
+    pub effect: Led,
+    /// The number of the step that records it.
+    pub step: u64,
+    /// The id of that step.
+    pub id: StepId,
+    /// The session.
+    pub session: SessionId,
+    /// The number of the checkpoint that was made for it, if files had changed.
+    pub checkpoint: Option<u64>,
+}
+
+/// A mind that is about to be recorded.
+pub(super) struct Next<'a> {
+    pub mind: Mind,
+    pub noun: &'a str,
+    pub summary: String,
+    pub input: Value,
+    pub output: Value,
+    /// Why it is worth a checkpoint.
+    pub causes: Vec<&'static str>,
+}
+
+impl<'w> Thinker<'w> {
+    /// Looks at a session. Nothing is read yet.
+    pub fn new(workspace: &'w Workspace<'w>, session: &Session) -> Self {
+        Self { workspace, session: session.id, known: None }
+    }
+
+    /// The session as it is now.
+    pub fn session(&self) -> Result<Session, EngineError> {
+        let missing = || StoreError::Corrupt { what: format!("session {} is gone", self.session) };
+        Ok(self.workspace.store().session(self.session)?.ok_or_else(missing)?)
+    }
+
+    /// The mind as it is now.
+    pub fn mind(&mut self) -> Result<Mind, EngineError> {
+        let session = self.session()?;
+        Ok(self.present(&session)?.0)
+    }
+
+    /// The mind at a moment.
+    pub fn at(&self, moment: &Moment) -> Result<Seen, EngineError> {
+        self.workspace.mind_at(&self.session()?, moment)
+    }
+
+    pub(super) fn present(&mut self, session: &Session) -> Result<(Mind, Option<Place>), EngineError> {
+        let root = session.info.slots.reasoning;
+        if let Some(known) = self.known.as_ref().filter(|known| known.root == root) {
+            return Ok((known.mind.clone(), known.place.clone()));
+        }
+        // A session that was forked goes on with what the other one thought there.
+        let (mind, place) = match (root, session.info.forked_from) {
+            (None, Some(_)) => {
+                let seen = self.workspace.mind_at(session, &Moment::Now)?;
+                (seen.mind, seen.place)
+            }
+            _ => self.workspace.load_mind(root)?,
+        };
+        self.known = Some(Known { root, mind: mind.clone(), place: place.clone() });
+        Ok((mind, place))
+    }
+
+    /// Applies a change and records it. If it is refused, nothing has changed.
+    pub fn think(&mut self, mutation: &Mutation) -> Result<Thought, EngineError> {
+        let mutation = without_secrets(mutation)?;
+        let lock = self.workspace.lock_recording()?;
+        let session = self.session()?;
+        let (mut mind, place) = self.present(&session)?;
+        let origin = self.origin(&session);
+        let effect = mind.apply(&mutation, &origin)?;
+        let next = Next {
+            mind,
+            noun: mutation.noun(),
+            summary: effect.said.first().cloned().unwrap_or_default(),
+            input: json!(mutation),
+            output: json!({ "item": effect.item, "said": effect.said }),
+            causes: effect.causes.iter().map(|cause| cause.as_str()).collect(),
+        };
+        let (recorded, checkpoint) = self.record(&lock, &session, place, origin, next)?;
+        Ok(Thought { effect, step: recorded.number, id: recorded.id, session: session.id, checkpoint })
+    }
+
+    /// Where a change comes from that is made now.
+    pub(super) fn origin(&self, session: &Session) -> Origin {
+        let during = session.info.open.iter().rev().find(|open| !open.ended).map(|open| open.step);
+        let step = StepId::from_bytes(self.workspace.engine.env.fresh_id());
+        Origin { at: self.workspace.engine.env.now(), step, during }
+    }
+
+    /// Records a mind that somebody arrived at, with a checkpoint before it where that is due.
+    pub(super) fn record(
+        &mut self,
+        lock: &RecordLock,
+        session: &Session,
+        before: Option<Place>,
+        origin: Origin,
+        next: Next<'_>,
+    ) -> Result<(RecordedStep, Option<u64>), EngineError> {
+        let checkpoint = self.keep(lock, session, &origin, &next)?;
+        let written = Arc::new(Mutex::new(None));
+        let mut report = self.report(session, StepKind::Reasoning, next.summary, origin.at);
+        report.event.tool = Some(next.noun.to_owned());
+        report.event.input = Some(next.input);
+        report.event.output = Some(next.output);
+        report.event.metadata = origin.during.map(|during| json!({ "during": during }));
+        report.learned.step = Some(origin.step);
+        report.learned.reasoning =
+            Some(Thinking { mind: next.mind.clone(), before, written: Arc::clone(&written) });
+        let recorded = self.workspace.record(lock, &report)?;
+        // Nobody panics while holding it.
+        let written = written.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.known = written.map(|written| {
+            next.mind.committed(&written);
+            Known { root: written.place.root, mind: next.mind, place: Some(written.place) }
+        });
+        Ok((recorded, checkpoint))
+    }
+
+    /// Makes a checkpoint if what happens is worth one, or nothing was heard for long, and files have changed.
+    fn keep(
+        &self,
+        lock: &RecordLock,
+        session: &Session,
+        origin: &Origin,
+        next: &Next<'_>,
+    ) -> Result<Option<u64>, EngineError> {
+        let is_long = origin.at.as_micros() - seen(session).as_micros() > LONG;
+        if self.workspace.record.remote_name().is_some() || (next.causes.is_empty() && !is_long) {
+            return Ok(None);
+        }
+        let summary = format!("before: {}", next.summary);
+        let mut report = self.report(session, StepKind::Checkpoint, summary, origin.at);
+        report.effect = ScanPolicy::Keep(Trigger::Automatic);
+        report.learned.if_changed = true;
+        report.learned.tags = match next.causes.is_empty() {
+            true => vec!["time-passed".to_owned()],
+            false => next.causes.iter().map(ToString::to_string).collect(),
+        };
+        let recorded = self.workspace.record(lock, &report)?;
+        Ok(recorded.kept.then_some(recorded.number))
+    }
+
+    fn report(
+        &self,
+        session: &Session,
+        kind: StepKind,
+        summary: String,
+        at: Timestamp,
+    ) -> ReportedEvent<'static> {
+        let external = session.info.external.as_deref().unwrap_or_default();
+        ReportedEvent {
+            event: Event::new(&session.agent, external, kind, summary),
+            effect: ScanPolicy::None,
+            at,
+            conversation: None,
+            paths: Vec::new(),
+            learned: SessionUpdate::default(),
+        }
+    }
+}
+
+/// The same change, with secrets taken out of its texts.
+fn without_secrets(mutation: &Mutation) -> Result<Mutation, EngineError> {
+    let before = json!(mutation);
+    let mut document = before.clone();
+    stepback_redact::redact_value(&mut document);
+    // The same change, then: what JSON cannot say (a number that is none) is refused for what it is.
+    if document == before {
+        return Ok(mutation.clone());
+    }
+    serde_json::from_value(document).map_err(|error| {
+        EngineError::Input(format!("with secrets taken out, the change makes no sense any more: {error}"))
+    })
+}

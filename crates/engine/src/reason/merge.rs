@@ -1,0 +1,220 @@
+//! A mind that becomes what it was, takes back one change, or takes over what was found out elsewhere.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use stepback_mind::diff::Diff;
+use stepback_mind::merge::{Conflict, Merged};
+use stepback_mind::{Item, Mind};
+use stepback_model::ids::{OpId, StepId};
+use stepback_model::record::{Operation, StepKind};
+use stepback_store::Mutation;
+use stepback_store::port::Query;
+
+use super::at_point::{Moment, Seen};
+use super::editor::{Next, Thinker};
+use crate::error::EngineError;
+use crate::workspace::Workspace;
+
+/// What steps are about that made one mind into another.
+const JOINED: &str = "mind";
+
+/// What joining two minds did.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Joined {
+    /// What it was, in words.
+    pub summary: String,
+    /// What changed.
+    #[serde(flatten)]
+    pub diff: Diff,
+    /// What both sides had changed.
+    pub conflicts: Vec<Conflict>,
+    /// Items that have another name here than there.
+    pub renamed: Vec<(Item, Item)>,
+    /// The number of the step that records it; none if nothing changed, or it was only planned.
+    pub step: Option<u64>,
+}
+
+impl Thinker<'_> {
+    /// The mind becomes what it was at a moment. Everything since stays in the record.
+    pub fn restore(&mut self, moment: &Moment, dry_run: bool) -> Result<Joined, EngineError> {
+        self.restored(moment, None, dry_run)
+    }
+
+    /// The mind goes back along with the files that an operation took to that moment. To undo it takes both back.
+    pub fn restore_with(&mut self, moment: &Moment, operation: OpId) -> Result<Joined, EngineError> {
+        self.restored(moment, Some(operation), false)
+    }
+
+    fn restored(
+        &mut self,
+        moment: &Moment,
+        operation: Option<OpId>,
+        dry_run: bool,
+    ) -> Result<Joined, EngineError> {
+        let seen = self.at(moment)?;
+        let summary = format!("restore the board of {}", described(&seen));
+        let from = seen.step.as_ref().map(|stored| stored.checkpoint.step.id);
+        let merged = Merged { mind: seen.mind, conflicts: Vec::new(), renamed: Vec::new() };
+        self.become_of(merged, summary, said("restore", "from", from, operation), dry_run)
+    }
+
+    /// Takes back what one step changed, the newest if none is named. What came later stays.
+    pub fn take_back(&mut self, number: Option<u64>, dry_run: bool) -> Result<Joined, EngineError> {
+        self.taken_back(number, None, dry_run)
+    }
+
+    fn taken_back(
+        &mut self,
+        number: Option<u64>,
+        operation: Option<OpId>,
+        dry_run: bool,
+    ) -> Result<Joined, EngineError> {
+        let session = self.session()?;
+        let moment = number.map_or(Moment::Now, Moment::Step);
+        let after = self.workspace.mind_at(&session, &moment)?;
+        let step = match (&after.step, number) {
+            (Some(stored), wanted) if wanted.is_none_or(|wanted| wanted == stored.checkpoint.step.number) => {
+                stored.checkpoint.step.clone()
+            }
+            (_, Some(wanted)) => {
+                return Err(EngineError::Input(format!(
+                    "step #{wanted} is no thought of this session: \"stepback log --kind reasoning\" lists them"
+                )));
+            }
+            (_, None) => return Err(EngineError::NothingTo("take back")),
+        };
+        let before = self.workspace.mind_at(&session, &Moment::Step(step.number.saturating_sub(1)))?;
+        let merged = self.present(&session)?.0.revert(&before.mind, &after.mind)?;
+        let summary = format!("take back #{}: {}", step.number, step.summary);
+        self.become_of(merged, summary, said("take-back", "step", Some(step.id), operation), dry_run)
+    }
+
+    /// Takes over what was found out between `base` and `from`.
+    pub fn merge(
+        &mut self,
+        from: &Moment,
+        base: Option<&Moment>,
+        take_theirs: bool,
+        dry_run: bool,
+    ) -> Result<Joined, EngineError> {
+        let session = self.session()?;
+        let theirs = self.workspace.mind_at(&session, from)?;
+        let base = match (base, from) {
+            (Some(base), _) => self.workspace.mind_at(&session, base)?,
+            (None, Moment::Branch(branch)) => self.fork_of(branch, &theirs.mind)?,
+            (None, _) => {
+                return Err(EngineError::Input(
+                    "only a branch knows where it began: say with --base from which moment on to take over"
+                        .into(),
+                ));
+            }
+        };
+        let merged = self.present(&session)?.0.merge(&base.mind, &theirs.mind, take_theirs)?;
+        let summary = match from {
+            Moment::Branch(branch) => format!("take over what was found out on branch {branch}"),
+            _ => format!("take over from {}", described(&theirs)),
+        };
+        let id = |seen: &Seen| seen.step.as_ref().map(|stored| stored.checkpoint.step.id);
+        let input = json!({ "do": "merge", "from": id(&theirs), "base": id(&base), "theirs": take_theirs });
+        self.become_of(merged, summary, input, dry_run)
+    }
+
+    /// The mind as it was when an experiment began on a branch.
+    fn fork_of(&self, branch: &str, theirs: &Mind) -> Result<Seen, EngineError> {
+        let begun = theirs.experiments.iter().rev().find(|(_, known)| known.branch == branch);
+        let begun = begun.ok_or_else(|| {
+            EngineError::Input(format!(
+                "no experiment began on branch {branch}, so nobody knows what it began with: say it with --base"
+            ))
+        })?;
+        let step = self.workspace.store().step(begun.1.origin.step)?;
+        let number = step.map_or(0, |stored| stored.checkpoint.step.number);
+        self.workspace.mind_at(&self.session()?, &Moment::Step(number))
+    }
+
+    fn become_of(
+        &mut self,
+        merged: Merged,
+        summary: String,
+        input: Value,
+        dry_run: bool,
+    ) -> Result<Joined, EngineError> {
+        let lock = self.workspace.lock_recording()?;
+        let session = self.session()?;
+        let (now, place) = self.present(&session)?;
+        let diff = now.diff(&merged.mind);
+        let mut joined =
+            Joined { summary, diff, conflicts: merged.conflicts, renamed: merged.renamed, step: None };
+        if dry_run || joined.diff.changes.is_empty() && now == merged.mind {
+            return Ok(joined);
+        }
+        let origin = self.origin(&session);
+        let said: Vec<&str> = joined.diff.changes.iter().map(|change| change.sentence.as_str()).collect();
+        let next = Next {
+            mind: merged.mind,
+            noun: JOINED,
+            summary: joined.summary.clone(),
+            output: json!({ "said": said, "conflicts": joined.conflicts }),
+            input,
+            causes: vec!["board-replaced"],
+        };
+        let (recorded, _) = self.record(&lock, &session, place, origin, next)?;
+        joined.step = Some(recorded.number);
+        Ok(joined)
+    }
+
+    /// Notes where the mind stood when a branch is left, so that it can be found there again.
+    pub fn leave(&mut self, branch: &str) -> Result<(), EngineError> {
+        let _lock = self.workspace.lock_recording()?;
+        let session = self.session()?;
+        let name = self.workspace.mind_ref(session.id, branch);
+        let Some(step) = self.workspace.mind_at(&session, &Moment::Now)?.step else { return Ok(()) };
+        let value = step.checkpoint.step.id;
+        let expected = self.workspace.store().reference(&name)?;
+        self.workspace.store().commit(None, &[Mutation::SetRef { name, expected, value }])?;
+        Ok(())
+    }
+}
+
+impl Workspace<'_> {
+    /// Takes the board along when files that it went back with come back, or go there again: what happened to it with that
+    /// operation last is taken back. Nothing if it stayed where it was.
+    pub(crate) fn board_goes_along(&self, operation: &Operation) -> Result<Option<Joined>, EngineError> {
+        let query = Query {
+            kinds: vec![StepKind::Reasoning],
+            tool: Some(JOINED.to_owned()),
+            since: Some(operation.at),
+            ..Query::default()
+        };
+        for stored in self.store().steps(self.record.id, &query)? {
+            let step = &stored.checkpoint.step;
+            let detail = self.detail_of(step)?.unwrap_or_default();
+            if detail["input"]["operation"] != json!(operation.id) {
+                continue;
+            }
+            let Some(session) = self.store().session(step.session)? else { return Ok(None) };
+            let mut thinker = Thinker::new(self, &session);
+            return thinker.taken_back(Some(step.number), Some(operation.id), false).map(Some);
+        }
+        Ok(None)
+    }
+}
+
+/// What a step says that made one mind into another.
+fn said(what: &str, key: &str, step: Option<StepId>, operation: Option<OpId>) -> Value {
+    let mut input = json!({ "do": what, key: step });
+    if let Some(operation) = operation {
+        input["operation"] = json!(operation);
+    }
+    input
+}
+
+fn described(seen: &Seen) -> String {
+    match &seen.step {
+        Some(stored) => {
+            debug_assert_eq!(stored.checkpoint.step.kind, StepKind::Reasoning);
+            format!("#{}", stored.checkpoint.step.number)
+        }
+        None => "before the first thought".to_owned(),
+    }
+}

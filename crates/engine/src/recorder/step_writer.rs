@@ -1,0 +1,361 @@
+//! What an event leaves in the object store: the new part of the conversation, the slots it sets, its own detail.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use stepback_model::conversation;
+use stepback_model::hash::{Hash, ObjectKind};
+use stepback_model::ids::StepId;
+use stepback_model::json::{self, JsonError, Root};
+use stepback_model::object::{ObjectError, ObjectSink, ObjectSource};
+use stepback_model::record::{Session, SessionInfo, Step, StepKind, StepMeta};
+use stepback_model::state::State;
+use stepback_store::{ObjectBatch, Store};
+
+use super::detail_pages::{PageRef, Pages};
+use super::{CallOrigin, NewMessages, ReportedEvent};
+use crate::authorship::Authors;
+use crate::calls;
+use crate::error::EngineError;
+use crate::workspace::StoreSource;
+
+/// How many messages back the turn that asked for a call is looked for.
+const TAIL: usize = 256;
+/// How many of those that are stored are read at first, because most often it is among the last few.
+const STORED: [usize; 3] = [0, 16, TAIL];
+
+/// What the conversation tells, before anything is written.
+#[derive(Default)]
+struct TranscriptDelta {
+    fresh: Option<NewMessages>,
+    /// How many messages there were before the turn that asked for the call.
+    before_turn: Option<u64>,
+    /// The agent's id of that turn.
+    turn: Option<String>,
+}
+
+/// Reads what is new of the conversation, and finds the turn that asked for the call.
+fn listen(
+    objects: &ObjectCache<'_>,
+    report: &ReportedEvent<'_>,
+    info: &SessionInfo,
+) -> Result<TranscriptDelta, EngineError> {
+    let Some(source) = report.conversation else { return Ok(TranscriptDelta::default()) };
+    let fresh = source.fresh(info.cursor.as_ref());
+    let mut heard = TranscriptDelta { fresh, ..TranscriptDelta::default() };
+    let (StepKind::ToolStart, Some(call)) = (report.event.kind, &report.event.call) else {
+        return Ok(heard);
+    };
+    let count = conversation::len(objects, info.tip)?;
+    let (kept, lines) = match &heard.fresh {
+        Some(fresh) => (fresh.keep.min(count), fresh.lines.as_slice()),
+        None => (count, [].as_slice()),
+    };
+    let tip = if kept < count { conversation::shorten(objects, info.tip, kept)? } else { info.tip };
+    let most = TAIL.saturating_sub(lines.len());
+    for some in STORED {
+        let older = conversation::tail(objects, tip, some.min(most))?;
+        let first = kept - older.len() as u64;
+        let mut texts: Vec<&str> = older.iter().map(|(_, message)| message.text.as_str()).collect();
+        texts.extend(lines.iter().map(String::as_str));
+        let CallOrigin { turn, settled } = source.turn(&texts, call);
+        heard.before_turn = turn.as_ref().map(|turn| first + turn.before as u64);
+        heard.turn = turn.and_then(|turn| turn.id);
+        if settled || first == 0 || some >= most {
+            break;
+        }
+    }
+    Ok(heard)
+}
+
+/// An event on its way into the log.
+pub(super) struct PendingStep<'a> {
+    report: &'a ReportedEvent<'a>,
+    step: StepId,
+    heard: TranscriptDelta,
+    /// Whether it begins a turn.
+    turns: bool,
+    /// The other step of the call, where the session does not have it open.
+    counterpart: Option<StepId>,
+}
+
+impl<'a> PendingStep<'a> {
+    /// Takes in what the event and the conversation tell about the session.
+    pub fn new(
+        objects: &ObjectCache<'_>,
+        report: &'a ReportedEvent<'a>,
+        session: &mut Session,
+        step: StepId,
+    ) -> Result<Self, EngineError> {
+        learn(&mut session.info, report);
+        calls::note_wait(&mut session.info, report);
+        let heard = listen(objects, report, &session.info)?;
+        let turns = calls::settle(&mut session.info, report, heard.turn.as_deref());
+        Ok(Self { report, step, heard, turns, counterpart: None })
+    }
+
+    /// Pairs the event with the other step of its call.
+    pub fn with_counterpart(self, counterpart: Option<StepId>) -> Self {
+        Self { counterpart, ..self }
+    }
+
+    /// Writes everything but files: messages, slots and the step's detail.
+    pub fn objects(
+        &self,
+        arriving: &RecordingBatch<'_>,
+        session: &mut Session,
+        state: &mut State,
+        authors: Option<&Authors>,
+    ) -> Result<Option<Detail>, EngineError> {
+        let info = &mut session.info;
+        if let Some(fresh) = &self.heard.fresh {
+            let count = conversation::len(arriving, info.tip)?;
+            let keep = fresh.keep.min(count);
+            let tip = if keep < count { conversation::shorten(arriving, info.tip, keep)? } else { info.tip };
+            info.tip = conversation::append(arriving, tip, keep, fresh.lines.iter().map(String::as_str))?;
+            info.cursor = Some(fresh.cursor.clone());
+        }
+        // The moment before a call is the moment before the model asked for it.
+        state.conversation = match self.heard.before_turn {
+            Some(keep) => conversation::shorten(arriving, info.tip, keep)?,
+            None => info.tip,
+        };
+        if let Some(tasks) = &self.report.learned.tasks {
+            info.slots.task = Some(store_json(arriving.batch, tasks)?);
+        }
+        if let Some(memory) = &self.report.learned.memory {
+            info.slots.memory = Some(store_json(arriving.batch, memory)?);
+        }
+        if let Some(environment) = &self.report.learned.environment {
+            info.slots.env = Some(store_json(arriving.batch, environment)?);
+        }
+        if let Some(thinking) = &self.report.learned.reasoning {
+            info.slots.reasoning = thinking.store(arriving.batch)?;
+        }
+        state.memory = info.slots.memory;
+        state.task = info.slots.task;
+        state.env = info.slots.env;
+        state.reasoning = info.slots.reasoning;
+        self.detail(arriving, session, authors)
+    }
+
+    /// Writes what is known of the step besides its row.
+    fn detail(
+        &self,
+        arriving: &RecordingBatch<'_>,
+        session: &Session,
+        authors: Option<&Authors>,
+    ) -> Result<Option<Detail>, EngineError> {
+        let event = &self.report.event;
+        let error = event.error.as_ref().map(|error| json!(error));
+        let authors = authors.map(|authors| json!(authors));
+        // Pairs the end of a call with its beginning.
+        let open = &session.info.open;
+        let late = self.counterpart.filter(|_| event.kind == StepKind::ToolEnd);
+        let start = calls::ending(open, self.report).map(|at| open[at].step).or(late).map(|step| json!(step));
+        let prompt = session.info.prompt.map(|prompt| json!(prompt));
+        let all = [
+            ("input", &event.input),
+            ("output", &event.output),
+            ("error", &error),
+            ("metadata", &event.metadata),
+            ("raw", &event.raw),
+            ("authors", &authors),
+            ("start", &start),
+            ("prompt", &prompt),
+        ];
+        let fields: Vec<(&str, &Value)> =
+            all.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect();
+        if fields.is_empty() {
+            return Ok(None);
+        }
+        if let Some(pages) = arriving.pages
+            && let Some(slip) = pages.borrow_mut().add(arriving.batch, session.id, &fields)?
+        {
+            return Ok(Some(Detail::OnPage(slip)));
+        }
+        Ok(Some(Detail::Stored(json::store_fields(arriving.batch, &fields).map_err(unstorable)?.into())))
+    }
+
+    /// The step, after everything it refers to was written. Moves the session's counters along.
+    pub fn step(
+        self,
+        session: &mut Session,
+        state: Hash,
+        detail: Option<Root>,
+        parent: Option<StepId>,
+        looked: bool,
+    ) -> Step {
+        let Self { report, step, heard, turns, counterpart } = self;
+        let event = &report.event;
+        let is_over = event.kind == StepKind::ToolStart && counterpart.is_some();
+        calls::advance(&mut session.info, report, step, (turns, heard.turn), is_over);
+        if let (StepKind::ToolEnd, Some(start)) = (event.kind, counterpart) {
+            calls::note_late_end(&mut session.info, start);
+        }
+        if looked {
+            session.info.looked = session.info.iteration;
+        }
+        let record = Step {
+            id: step,
+            session: session.id,
+            number: 0,
+            parent,
+            kind: event.kind,
+            at: report.at,
+            state,
+            summary: event.summary.clone(),
+            facts: StepMeta {
+                iteration: session.info.iteration,
+                worker: event.worker.clone(),
+                call: event.call.clone(),
+                tool: event.tool.clone(),
+                failed: event.error.is_some(),
+                duration: calls::duration(&session.info, report),
+                detail,
+            },
+        };
+        calls::close(&mut session.info, report, looked);
+        record
+    }
+
+    /// Writes all of a step that did not look at the files. If its detail went on a page, the step does not name it yet.
+    pub fn light(
+        self,
+        arriving: &RecordingBatch<'_>,
+        session: &mut Session,
+        parent: Option<StepId>,
+    ) -> Result<(Step, Option<PageRef>), EngineError> {
+        let mut state = State::default();
+        let (detail, slip) = match self.objects(arriving, session, &mut state, None)? {
+            Some(Detail::Stored(root)) => (Some(root), None),
+            Some(Detail::OnPage(slip)) => (None, Some(slip)),
+            None => (None, None),
+        };
+        let hash = arriving.state(&state)?;
+        Ok((self.step(session, hash, detail, parent, false), slip))
+    }
+}
+
+/// Where what is known of a step besides its row went.
+pub(super) enum Detail {
+    /// It is stored.
+    Stored(Root),
+    /// It is on a page that is stored later.
+    OnPage(PageRef),
+}
+
+impl Detail {
+    /// Where it is stored already.
+    pub fn stored(self) -> Option<Root> {
+        if let Self::Stored(root) = self { Some(root) } else { None }
+    }
+}
+
+/// Adds what the event tells about its session.
+fn learn(info: &mut SessionInfo, report: &ReportedEvent<'_>) {
+    let learned = &report.learned;
+    let keep = |slot: &mut Option<String>, value: &Option<String>| {
+        if value.is_some() {
+            slot.clone_from(value);
+        }
+    };
+    keep(&mut info.directory, &learned.directory);
+    keep(&mut info.transcript, &learned.transcript);
+    keep(&mut info.model, &learned.model);
+    if learned.started.is_some() {
+        info.started.clone_from(&learned.started);
+    }
+    info.cost += learned.cost;
+    info.seen_at = Some(info.seen_at.map_or(report.at, |seen| seen.max(report.at)));
+    if learned.ended {
+        info.ended_at = Some(report.at);
+    } else if !learned.quiet
+        && !matches!(
+            report.event.kind,
+            StepKind::ModelStart | StepKind::ModelEnd | StepKind::Reasoning | StepKind::Checkpoint
+        )
+    {
+        // To be opened is not to go on: Claude Code opens a session that it only forks. Neither is a model that answers late,
+        // nor somebody who notes something down about a session that is over.
+        info.ended_at = None;
+    }
+    if info.title.is_none() && report.event.kind == StepKind::UserInput {
+        info.title = Some(report.event.summary.clone());
+    }
+}
+
+fn store_json(batch: &dyn ObjectBatch, value: &Value) -> Result<Hash, EngineError> {
+    json::store(batch, value, None).map_err(unstorable)
+}
+
+pub(super) fn unstorable(error: JsonError) -> EngineError {
+    match error {
+        JsonError::Object(error) => error.into(),
+        impossible => EngineError::Input(impossible.to_string()),
+    }
+}
+
+/// Messages that were read, or that are on their way into the store, each looked up only once.
+pub(super) struct ObjectCache<'a> {
+    store: &'a dyn Store,
+    messages: RefCell<HashMap<Hash, Vec<u8>>>,
+    /// The state that was written last: one light step after the other has the same.
+    state: RefCell<Option<(State, Hash)>>,
+}
+
+impl<'a> ObjectCache<'a> {
+    /// Nothing is known yet.
+    pub fn new(store: &'a dyn Store) -> Self {
+        Self { store, messages: RefCell::default(), state: RefCell::default() }
+    }
+}
+
+impl ObjectSource for ObjectCache<'_> {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        if let Some(bytes) = self.messages.borrow().get(&hash) {
+            return Ok(bytes.clone());
+        }
+        let bytes = StoreSource(self.store).read(kind, hash)?;
+        self.messages.borrow_mut().insert(hash, bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// A batch whose messages are readable before they are in the store.
+pub(super) struct RecordingBatch<'a> {
+    /// What is known besides.
+    pub known: &'a ObjectCache<'a>,
+    /// Where objects go.
+    pub batch: &'a dyn ObjectBatch,
+    /// Where details go that are small, if there are many.
+    pub pages: Option<&'a RefCell<Pages>>,
+}
+
+impl RecordingBatch<'_> {
+    /// Writes a state, unless it is the one that was written last.
+    fn state(&self, state: &State) -> Result<Hash, EngineError> {
+        let mut last = self.known.state.borrow_mut();
+        if let Some((_, hash)) = last.as_ref().filter(|(known, _)| known == state) {
+            return Ok(*hash);
+        }
+        let hash = self.batch.write(ObjectKind::State, &state.encode(), None)?;
+        *last = Some((*state, hash));
+        Ok(hash)
+    }
+}
+
+impl ObjectSink for RecordingBatch<'_> {
+    fn write(&self, kind: ObjectKind, bytes: &[u8], similar_to: Option<Hash>) -> Result<Hash, ObjectError> {
+        let hash = self.batch.write(kind, bytes, similar_to)?;
+        self.known.messages.borrow_mut().insert(hash, bytes.to_vec());
+        Ok(hash)
+    }
+}
+
+impl ObjectSource for RecordingBatch<'_> {
+    fn read(&self, kind: ObjectKind, hash: Hash) -> Result<Vec<u8>, ObjectError> {
+        self.known.read(kind, hash)
+    }
+}

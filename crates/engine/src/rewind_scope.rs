@@ -1,0 +1,305 @@
+//! Going back to a point by taking back what agents did since, and nothing else.
+//!
+//! A rewind to a step of a session is about what that session changed since. A rewind to a step of the user is about what
+//! any agent changed since, or, if no agent was at work since, about the user's own changes. What the user or another session
+//! changed meanwhile stays and is listed with its author: it is merged, or the path is left alone. Only where all changes
+//! since are the rewind's own is the past state restored as a whole.
+
+use std::collections::HashSet;
+
+use stepback_model::ids::SessionId;
+use stepback_model::path::RelPath;
+use stepback_model::plan::{LeftAlone, Plan, PlannedChange};
+use stepback_model::record::Session;
+use stepback_model::state::{GitState, Repository, State};
+use stepback_model::tree::Node;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::authorship::Attribution;
+use crate::changes::{NumberedChange, authors_in};
+use crate::diff;
+use crate::error::EngineError;
+use crate::kept::{Audience, ChangeAuthor, KeptAgainst, KeptChange, Others, why_unchanged};
+use crate::path_filter::PathFilter;
+use crate::restore_plan::{direct, links_leading_out};
+use crate::revert::Lookup;
+use crate::rewind::{PreparedRewind, RewindRequest};
+use crate::workspace::{PresentState, StoreSource, Workspace, describe};
+
+/// What a rewind to a point is about.
+pub(crate) struct Scope {
+    /// All changes since the point, oldest first.
+    changes: Vec<NumberedChange>,
+    /// The sessions whose changes go.
+    sessions: HashSet<SessionId>,
+    /// Who moved git since, if not one of these sessions.
+    pub foreign_git: Option<ChangeAuthor>,
+    /// Whether the point is on the present line. From one on a line that was left, `changes` lists what came since the two
+    /// lines parted, and the past state can only be restored around what others changed.
+    pub is_on_line: bool,
+}
+
+impl Scope {
+    fn has(&self, numbered: &NumberedChange) -> bool {
+        !numbered.taken_back && numbered.who.session().is_some_and(|session| self.sessions.contains(&session))
+    }
+
+    /// The sessions whose changes go.
+    pub fn sessions(&self) -> &HashSet<SessionId> {
+        &self.sessions
+    }
+
+    /// Whether only these sessions changed anything, so that the past state can be restored as a whole.
+    pub fn is_everything(&self) -> bool {
+        self.foreign_git.is_none() && self.changes.iter().all(|numbered| self.has(numbered))
+    }
+}
+
+impl Workspace<'_> {
+    /// What a rewind to `target` is about; `None` if it is about the whole workspace.
+    pub(crate) fn scope(
+        &self,
+        request: &RewindRequest,
+        target: &StoredCheckpoint,
+        present: &PresentState,
+    ) -> Result<Option<Scope>, EngineError> {
+        if request.everything {
+            return Ok(None);
+        }
+        let known = self.agent_sessions()?;
+        let agents: HashSet<SessionId> = known.iter().map(|session| session.id).collect();
+        if agents.is_empty() {
+            return Ok(None);
+        }
+        let own = target.checkpoint.step.session;
+        let sessions = match request.session {
+            Some(session) => HashSet::from([session]),
+            None if agents.contains(&own) => HashSet::from([own]),
+            None => agents.clone(),
+        };
+        let Some((line, is_on_line)) = self.line_since(target)? else { return Ok(None) };
+        let changes = self.attributed(&line, &present.state)?;
+        let is_about_agents = request.session.is_some() || agents.contains(&own);
+        let was_at_work = |session: &Session| session.info.seen_at > Some(target.checkpoint.step.at);
+        let only_user = !known.iter().any(was_at_work);
+        if !is_about_agents
+            && only_user
+            && changes.iter().all(|numbered| numbered.who == Attribution::Somebody)
+        {
+            return Ok(None);
+        }
+        let foreign_git = match request.git {
+            true => self.git_moved_by_others(&line, present, &sessions)?,
+            false => None,
+        };
+        Ok(Some(Scope { changes, sessions, foreign_git, is_on_line }))
+    }
+
+    /// The checkpoints from the one whose files `target` has up to the head, oldest first, and true; for a point on a line
+    /// that was left, those since the lines parted, and false. `None` if states in between were freed.
+    fn line_since(
+        &self,
+        target: &StoredCheckpoint,
+    ) -> Result<Option<(Vec<StoredCheckpoint>, bool)>, EngineError> {
+        let Ok(base) = self.nearest_checkpoint(target) else { return Ok(None) };
+        let there: Vec<_> = self.ancestry(&base)?.iter().map(|stored| stored.checkpoint.step.id).collect();
+        let known: HashSet<_> = there.iter().collect();
+        let mut line = self.ancestry(&self.head()?)?;
+        let Some(at) = line.iter().position(|stored| known.contains(&stored.checkpoint.step.id)) else {
+            return Ok(None);
+        };
+        let is_on_line = there.first() == Some(&line[at].checkpoint.step.id);
+        line.truncate(at + 1);
+        line.reverse();
+        if line.iter().any(|stored| stored.purged) {
+            return Ok(None);
+        }
+        Ok(Some((line, is_on_line)))
+    }
+
+    /// Takes out of `plan` (which restores a point on a line that was left) what others than the sessions of `scope` changed
+    /// since the lines parted, and lists it.
+    pub(crate) fn keep_foreign(
+        &self,
+        plan: &mut Plan,
+        scope: &Scope,
+        filter: &PathFilter,
+        wanted: &State,
+        present: &PresentState,
+        audience: Audience,
+    ) -> Result<(Vec<KeptChange>, Vec<RelPath>), EngineError> {
+        let others: Vec<&NumberedChange> = (scope.changes.iter())
+            .filter(|numbered| {
+                !numbered.taken_back && !scope.has(numbered) && filter.matches(&numbered.change.path)
+            })
+            .collect();
+        let foreign: Vec<&RelPath> = (others.iter())
+            .flat_map(|numbered| [Some(&numbered.change.path), numbered.change.from.as_ref()])
+            .flatten()
+            .collect();
+        let known: HashSet<&RelPath> = foreign.iter().copied().collect();
+        // A directory goes only with all that it holds, and nothing is put below a path that stays as it is.
+        let stays = |change: &PlannedChange| {
+            let mut above = Some(change.path.clone());
+            while let Some(path) = above {
+                if known.contains(&path) {
+                    return true;
+                }
+                above = path.split_last().map(|(parent, _)| parent);
+            }
+            let was_dir = change.now.as_ref().is_some_and(Node::is_dir);
+            let is_dir = change.then.as_ref().is_some_and(Node::is_dir);
+            was_dir && !is_dir && foreign.iter().any(|path| path.starts_with(&change.path))
+        };
+        let mut dropped = Vec::new();
+        plan.changes.retain(|change| {
+            let stays = stays(change);
+            if stays {
+                dropped.push(change.path.clone());
+            }
+            !stays
+        });
+        let source = StoreSource(self.store());
+        let against = KeptAgainst {
+            base: Lookup::new(&source, wanted.files),
+            present: Lookup::new(&source, present.state.files),
+            plan,
+        };
+        let concerns = |session| scope.sessions.contains(&session);
+        let Others { kept, uncertain } = self.kept_of(&others, against, audience, concerns, false)?;
+        plan.left_alone.extend(uncertain);
+        Ok((kept, dropped))
+    }
+
+    /// Who moved git while none of `sessions` was at work; the first one, if several did.
+    fn git_moved_by_others(
+        &self,
+        line: &[StoredCheckpoint],
+        present: &PresentState,
+        sessions: &HashSet<SessionId>,
+    ) -> Result<Option<ChangeAuthor>, EngineError> {
+        for pair in line.windows(2) {
+            if self.state_of(&pair[0])?.git == self.state_of(&pair[1])?.git {
+                continue;
+            }
+            let authors = authors_in(self.detail_of(&pair[1].checkpoint.step)?.as_ref()).calls;
+            let others: Vec<_> =
+                authors.iter().filter(|call| !sessions.contains(&call.session)).cloned().collect();
+            let who = match (authors.as_slice(), others.as_slice()) {
+                ([], _) => Attribution::Somebody,
+                (_, []) => continue,
+                _ => Attribution::OneOf(authors),
+            };
+            return self.change_author(&who).map(Some);
+        }
+        let head = line.last().map(|head| self.state_of(head)).transpose()?;
+        match head.is_some_and(|head| head.git != present.state.git) {
+            true => self.change_author(&Attribution::Somebody).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Plans to take back what `scope` is about. `whole` is the plan that goes back to `target` as a whole. The present and the
+    /// lock are filled in by the caller.
+    pub(crate) fn prepare_scoped(
+        &self,
+        request: &RewindRequest,
+        target: &StoredCheckpoint,
+        scope: &Scope,
+        filter: &PathFilter,
+        present: &PresentState,
+        whole: &Plan,
+    ) -> Result<PreparedRewind, EngineError> {
+        let audience = request.audience;
+        let databases = self.database_files(filter, scope.changes.iter().map(|numbered| &numbered.change))?;
+        let matches = |path: &RelPath| filter.matches(path) || databases.contains(path);
+        let (chosen, others): (Vec<&NumberedChange>, Vec<&NumberedChange>) = (scope.changes.iter())
+            .filter(|numbered| !numbered.taken_back && matches(&numbered.change.path))
+            .partition(|numbered| scope.has(numbered));
+        let mut plan = self.plan_to_take_back(&chosen, present, &[])?;
+        // Where only some paths go back, the sessions stay where they are.
+        let reached = Some(target).filter(|_| filter.is_empty());
+        let detail = self.store_marks(&chosen, &plan, reached, &scope.sessions)?;
+        self.name_conflicts(&mut plan, &scope.changes, &chosen, audience)?;
+        let wanted = self.state_of(target)?;
+        let source = StoreSource(self.store());
+        let against = KeptAgainst {
+            base: Lookup::new(&source, wanted.files),
+            present: Lookup::new(&source, present.state.files),
+            plan: &plan,
+        };
+        let concerns = |session| scope.sessions.contains(&session);
+        let Others { kept, uncertain } = self.kept_of(&others, against, audience, concerns, false)?;
+        for left in uncertain {
+            if !plan.left_alone.iter().any(|known| known.path == left.path) {
+                plan.left_alone.push(left);
+            }
+        }
+        let everything_changes = differing(whole, &plan);
+        let mut git_target = None;
+        let mut warnings = links_leading_out(&plan);
+        if let Some(mover) = &scope.foreign_git {
+            plan.left_alone.extend(self.moved_git(present, mover, audience)?);
+        } else if request.git {
+            git_target = wanted.git.map(|hash| GitState::load(&source, hash)).transpose()?;
+            let git = diff::git(&source, &present.state, &wanted)?;
+            let planned = direct(git);
+            plan.changes.extend(planned.changes);
+            plan.left_alone.extend(planned.left_alone);
+        } else {
+            warnings.extend(self.head_moves(&present.state, &wanted)?);
+        }
+        plan.changes.sort_by(|a, b| a.path.cmp_by_components(&b.path));
+        let paths =
+            if filter.is_empty() { String::new() } else { format!(" of {}", request.paths.join(", ")) };
+        let whose = self.whose(&scope.sessions)?;
+        let point = describe(target);
+        let summary = format!("rewind{paths} to {point}, only what {whose} changed");
+        let unchanged_because = plan.is_empty().then(|| {
+            let nothing = format!("nothing that {whose} changed since {point} is left to take back");
+            why_unchanged(&point, &kept, &plan.left_alone, audience).unwrap_or(nothing)
+        });
+        let prepared = self.prepared(plan, warnings, summary, request.git, git_target, detail)?;
+        Ok(PreparedRewind { kept, everything_changes, unchanged_because, ..prepared })
+    }
+
+    /// Git directories that stay as they are because `mover` moved them.
+    pub(crate) fn moved_git(
+        &self,
+        present: &PresentState,
+        mover: &ChangeAuthor,
+        audience: Audience,
+    ) -> Result<Vec<LeftAlone>, EngineError> {
+        let reason = format!("it was moved since (by {})", mover.name(audience));
+        let stays = |path| LeftAlone::conflict(path, reason.clone());
+        Ok(git_dirs(self, present)?.into_iter().map(stays).collect())
+    }
+
+    /// What a set of sessions is called: one by its name, several `agents`.
+    pub(crate) fn whose(&self, sessions: &HashSet<SessionId>) -> Result<String, EngineError> {
+        let known = self.agent_sessions()?;
+        let mut named: Vec<&Session> =
+            known.iter().filter(|session| sessions.contains(&session.id)).collect();
+        Ok(match (named.pop(), named.len()) {
+            (Some(one), 0) => format!("session {} {}", one.agent, one.id.short()),
+            _ => "agents".into(),
+        })
+    }
+}
+
+/// The paths that `whole` changes and `plan` does not, or not to the same content.
+fn differing(whole: &Plan, plan: &Plan) -> Vec<RelPath> {
+    let is_same = |change: &&PlannedChange| {
+        let found = plan.changes.binary_search_by(|other| other.path.cmp_by_components(&change.path));
+        found.is_ok_and(|at| plan.changes[at].then == change.then)
+    };
+    whole.changes.iter().filter(|change| !is_same(change)).map(|change| change.path.clone()).collect()
+}
+
+/// The git directories that are there.
+fn git_dirs(workspace: &Workspace<'_>, present: &PresentState) -> Result<Vec<RelPath>, EngineError> {
+    let Some(git) = present.state.git else { return Ok(Vec::new()) };
+    let git = GitState::load(&StoreSource(workspace.store()), git)?;
+    let parse = |repository: &Repository| RelPath::parse(repository.path.clone()).ok();
+    Ok(git.repositories.iter().filter_map(parse).collect())
+}

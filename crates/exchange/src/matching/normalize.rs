@@ -1,0 +1,268 @@
+//! The normal form of a request: what two runs of the same thing have in common.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use serde_json::{Map, Value, json};
+
+use super::text_normalizer::{Directories, instructions, plain};
+use crate::{Request, Wire};
+
+/// Fields of a request that say who asks and how it is billed, not what is asked.
+const METADATA: [&str; 12] = [
+    "client_metadata",
+    "metadata",
+    "model",
+    "project",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "session_id",
+    "store",
+    "user",
+    "user_prompt_id",
+];
+
+/// A request in few bytes.
+#[derive(Debug)]
+pub(super) struct RequestFingerprint {
+    pub(super) wire: Option<Wire>,
+    /// Method and path. Where a wire is known, only whether a stream is wanted and in which form.
+    pub(super) place: String,
+    pub(super) model: Option<String>,
+    /// A hash of each message of the conversation.
+    pub(super) messages: Vec<u64>,
+    /// A hash of instructions, tools and settings.
+    pub(super) rest: u64,
+    /// Whether there are tools.
+    pub(super) tools: bool,
+    /// Whether the conversation holds anything that a model said.
+    pub(super) model_spoke: bool,
+}
+
+impl RequestFingerprint {
+    /// Puts a request into its normal form and keeps the hashes of it.
+    pub(super) fn of(request: &Request, directories: &Directories, seen: &mut HashMap<u64, u64>) -> Self {
+        let Some(wire) = request.wire else {
+            let path = plain(&request.path, directories);
+            let body = normal(&request.body, &mut |text| plain(text, directories));
+            return Self {
+                wire: None,
+                place: format!("{} {path}", request.method),
+                model: None,
+                messages: vec![hash(&body)],
+                rest: 0,
+                tools: false,
+                model_spoke: false,
+            };
+        };
+        let mut once = |value: &Value, message: bool, make: &dyn Fn(&Value) -> Value| {
+            *seen.entry(hash(&(wire, message, value))).or_insert_with(|| hash(&make(value)))
+        };
+        let body = part_of(wire, &request.body);
+        let turns = turns(wire, body);
+        let messages = turns
+            .iter()
+            .map(|(_, turn)| once(turn, true, &|turn| message(wire, turn, directories)))
+            .collect();
+        let mut rest = DefaultHasher::new();
+        for (name, value) in around(wire, body) {
+            name.hash(&mut rest);
+            once(value, false, &|value| setting(value, directories)).hash(&mut rest);
+        }
+        Self {
+            wire: Some(wire),
+            place: form(wire, request),
+            model: model(wire, request),
+            messages,
+            rest: rest.finish(),
+            tools: body["tools"].as_array().is_some_and(|tools| !tools.is_empty()),
+            model_spoke: turns
+                .iter()
+                .any(|(_, turn)| matches!(turn["role"].as_str(), Some("assistant" | "model" | "tool"))),
+        }
+    }
+
+    /// Whether two requests ask the same, whatever is around it.
+    pub(super) fn asks_the_same(&self, other: &Self) -> bool {
+        self.wire == other.wire
+            && self.place == other.place
+            && self.model == other.model
+            && self.messages == other.messages
+    }
+
+    /// How many messages two conversations have in common at their beginning.
+    pub(super) fn in_common(&self, other: &Self) -> usize {
+        self.messages.iter().zip(&other.messages).take_while(|(one, two)| one == two).count()
+    }
+}
+
+/// The part of a body that asks: behind Google's Code Assist it is wrapped.
+pub(super) fn part_of(wire: Wire, body: &Value) -> &Value {
+    if wire == Wire::Gemini && body["request"].is_object() { &body["request"] } else { body }
+}
+
+/// In which form the answer is wanted. An answer in another form would not be understood.
+pub(super) fn form(wire: Wire, request: &Request) -> String {
+    if wire == Wire::Gemini {
+        let (address, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        let method = address.rsplit(':').next().unwrap_or_default();
+        let events = query.split('&').any(|pair| pair == "alt=sse");
+        return format!("{method}{}", if events { " as events" } else { "" });
+    }
+    let stream = request.body["stream"] == true;
+    (if stream { "stream" } else { "document" }).to_owned()
+}
+
+/// The model that is asked.
+pub(super) fn model(wire: Wire, request: &Request) -> Option<String> {
+    let named = || request.body["model"].as_str().map(str::to_owned);
+    if wire != Wire::Gemini {
+        return named();
+    }
+    let address = request.path.split('?').next().unwrap_or_default();
+    let (before, _) = address.rsplit_once(':').unwrap_or((address, ""));
+    before.rsplit_once("models/").map(|(_, model)| model.to_owned()).or_else(named)
+}
+
+/// The field that holds the conversation.
+fn list(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Messages | Wire::Chat => "messages",
+        Wire::Responses => "input",
+        Wire::Gemini => "contents",
+    }
+}
+
+/// How many messages at the beginning are instructions.
+fn leading(wire: Wire, messages: &[Value]) -> usize {
+    if !matches!(wire, Wire::Chat | Wire::Responses) {
+        return 0;
+    }
+    let instructs = |message: &&Value| matches!(message["role"].as_str(), Some("system" | "developer"));
+    messages.iter().take_while(instructs).count()
+}
+
+/// The conversation, each message with its path. Instructions at its beginning are no part of it.
+pub(super) fn turns(wire: Wire, body: &Value) -> Vec<(String, &Value)> {
+    let name = list(wire);
+    match &body[name] {
+        Value::Null => Vec::new(),
+        Value::Array(messages) => {
+            let path = |(at, message)| (format!("{name}[{at}]"), message);
+            messages.iter().enumerate().skip(leading(wire, messages)).map(path).collect()
+        }
+        other => vec![(name.to_owned(), other)],
+    }
+}
+
+/// Everything around the conversation that says how to answer.
+fn around(wire: Wire, body: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let name = list(wire);
+    let messages = body[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let instructing = messages[..leading(wire, messages)].iter().map(move |message| (name, message));
+    let fields = body.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
+    let fields = fields.filter(move |(field, _)| *field != name && !METADATA.contains(field));
+    fields.chain(instructing)
+}
+
+/// The normal form of a message.
+pub(super) fn message(wire: Wire, message: &Value, directories: &Directories) -> Value {
+    let mut made = normal(message, &mut |text| plain(text, directories));
+    let Value::Object(fields) = &mut made else { return made };
+    fields.retain(|_, value| !value.is_null());
+    match wire {
+        Wire::Messages | Wire::Chat => {
+            if let Some(blocks) = fields.get_mut("content") {
+                without_cache_marks(blocks);
+            }
+            without_cache_marks_here(fields);
+            one_text(fields, "content");
+        }
+        Wire::Responses => {
+            // Made up by the agent for itself. What ties a result to its call is `call_id`, which came from the server.
+            fields.remove("id");
+            fields.remove("internal_chat_message_metadata_passthrough");
+            one_text(fields, "content");
+        }
+        Wire::Gemini => {
+            for part in fields.get_mut("parts").and_then(Value::as_array_mut).into_iter().flatten() {
+                for holder in ["functionCall", "functionResponse"] {
+                    if let Some(holder) = part.get_mut(holder).and_then(Value::as_object_mut)
+                        && holder.get("id").and_then(Value::as_str).is_some_and(|id| id.contains("<time>"))
+                    {
+                        // The agent made it from the clock, because the server gave none.
+                        holder.remove("id");
+                    }
+                }
+            }
+        }
+    }
+    made
+}
+
+/// The normal form of instructions, tools and settings.
+fn setting(value: &Value, directories: &Directories) -> Value {
+    let mut made = normal(value, &mut |text| instructions(text, directories));
+    without_cache_marks(&mut made);
+    if let Value::Array(blocks) = &mut made {
+        // Claude Code's first block is a line about billing, with a number that changes.
+        blocks.retain(|block| block["text"] != "");
+    }
+    made
+}
+
+/// Marks that tell a server what to keep move from message to message. Inside a call's input they would be content.
+fn without_cache_marks(value: &mut Value) {
+    match value {
+        Value::Array(blocks) => blocks.iter_mut().for_each(without_cache_marks),
+        Value::Object(fields) => without_cache_marks_here(fields),
+        _ => {}
+    }
+}
+
+fn without_cache_marks_here(fields: &mut Map<String, Value>) {
+    fields.remove("cache_control");
+    if let Some(content @ Value::Array(_)) = fields.get_mut("content") {
+        without_cache_marks(content);
+    }
+}
+
+/// A single text may stand in a list or alone, and agents change between the two when they mark it.
+fn one_text(fields: &mut Map<String, Value>, name: &str) {
+    let Some(Value::Array(parts)) = fields.get(name) else { return };
+    let [Value::Object(part)] = parts.as_slice() else { return };
+    let kind = part.get("type").and_then(Value::as_str);
+    if let Some(text @ Value::String(_)) = part.get("text")
+        && part.len() == 2
+        && matches!(kind, Some("text" | "input_text" | "output_text"))
+    {
+        let text = text.clone();
+        fields.insert(name.to_owned(), text);
+    }
+}
+
+/// A value with all its texts in another form.
+pub(super) fn normal(value: &Value, text: &mut dyn FnMut(&str) -> String) -> Value {
+    match value {
+        Value::String(said) => Value::String(text(said)),
+        Value::Array(values) => values.iter().map(|value| normal(value, text)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), normal(value, text)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Number(number) if number.as_u64().is_some_and(super::text_normalizer::is_time) => {
+            json!("<time>")
+        }
+        other => other.clone(),
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

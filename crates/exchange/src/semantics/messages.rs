@@ -1,0 +1,157 @@
+//! Anthropic Messages.
+
+use serde_json::Value;
+
+use super::{Answered, Call, ContentPart, Kind, Place, Reading, RequestSummary, error_of, string, text_of};
+use crate::documents::Documents;
+
+pub(super) fn asked(body: &Value) -> RequestSummary {
+    let mut messages = Vec::new();
+    for message in body["messages"].as_array().into_iter().flatten() {
+        let role = message["role"].as_str().unwrap_or("user");
+        match &message["content"] {
+            Value::Array(blocks) => messages.extend(blocks.iter().filter_map(|block| said(role, block))),
+            content => messages.push(by_role(role, text_of(content))),
+        }
+    }
+    RequestSummary {
+        model: string(&body["model"]),
+        system: text_of(&body["system"]),
+        messages,
+        tools: body["tools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|tool| string(&tool["name"]))
+            .collect(),
+        stream: body["stream"] == true,
+    }
+}
+
+fn by_role(role: &str, text: String) -> ContentPart {
+    match role {
+        "assistant" => ContentPart::Model(text),
+        "system" => ContentPart::System(text),
+        _ => ContentPart::User(text),
+    }
+}
+
+fn said(role: &str, block: &Value) -> Option<ContentPart> {
+    Some(match block["type"].as_str().unwrap_or("text") {
+        "thinking" => ContentPart::Thought(text_of(&block["thinking"])),
+        "redacted_thinking" => return None,
+        "tool_use" | "server_tool_use" | "mcp_tool_use" => ContentPart::Call(Call {
+            id: string(&block["id"]),
+            name: text_of(&block["name"]),
+            input: block["input"].clone(),
+        }),
+        kind if kind.ends_with("tool_result") => ContentPart::Result {
+            id: string(&block["tool_use_id"]),
+            text: text_of(&block["content"]),
+            failed: block["is_error"] == true,
+        },
+        _ => by_role(role, super::part_text(block)),
+    })
+}
+
+pub(super) fn read(documents: &Documents) -> Reading {
+    let mut reading = Reading::default();
+    for (at, value) in documents.values().enumerate() {
+        match value["type"].as_str() {
+            Some("message") => {
+                start(&mut reading.rest, value);
+                for (index, block) in value["content"].as_array().into_iter().flatten().enumerate() {
+                    begin(&mut reading, at, index, block, &format!("/content/{index}"), true);
+                }
+                reading.rest.complete |= documents.done;
+            }
+            Some("message_start") => start(&mut reading.rest, &value["message"]),
+            Some("content_block_start") => {
+                begin(&mut reading, at, index_of(value), &value["content_block"], "/content_block", false);
+            }
+            Some("content_block_delta") => delta(&mut reading, at, value),
+            Some("message_delta") => {
+                stop(&mut reading.rest, &value["delta"]);
+                usage(&mut reading.rest, &value["usage"]);
+            }
+            Some("message_stop") => reading.rest.complete = true,
+            _ => {
+                if let Some(error) = error_of(value) {
+                    reading.rest.error = Some(error);
+                    reading.rest.complete = true;
+                }
+            }
+        }
+    }
+    reading
+}
+
+fn index_of(value: &Value) -> usize {
+    value["index"].as_u64().and_then(|index| usize::try_from(index).ok()).unwrap_or(0)
+}
+
+fn start(rest: &mut Answered, message: &Value) {
+    rest.model = string(&message["model"]).or(rest.model.take());
+    stop(rest, message);
+    usage(rest, &message["usage"]);
+}
+
+fn stop(rest: &mut Answered, holder: &Value) {
+    rest.stop = string(&holder["stop_reason"]).or(rest.stop.take());
+}
+
+/// The wire sends sums, not differences. Some servers leave a count at nothing at the beginning, others at the end.
+fn usage(rest: &mut Answered, counts: &Value) {
+    if !counts.is_object() {
+        return;
+    }
+    let usage = rest.usage.get_or_insert_default();
+    let fields: [(&str, &mut u64); 4] = [
+        ("input_tokens", &mut usage.input),
+        ("output_tokens", &mut usage.output),
+        ("cache_read_input_tokens", &mut usage.cache_read),
+        ("cache_creation_input_tokens", &mut usage.cache_write),
+    ];
+    for (name, field) in fields {
+        *field = counts[name].as_u64().unwrap_or(0).max(*field);
+    }
+}
+
+/// A block that begins, which may already hold something. A block of a stream holds an empty input that means nothing.
+fn begin(reading: &mut Reading, at: usize, index: usize, block: &Value, pointer: &str, whole: bool) {
+    let (kind, field) = match block["type"].as_str() {
+        Some("text") => (Kind::Text, "text"),
+        Some("thinking") => (Kind::Thought, "thinking"),
+        Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
+            let (id, name) = (string(&block["id"]), text_of(&block["name"]));
+            (Kind::Input { id, name, plain: false }, "input")
+        }
+        _ => return,
+    };
+    let place = format!("{pointer}/{field}");
+    let holds = match &block[field] {
+        Value::String(text) => !text.is_empty(),
+        Value::Object(map) => whole || !map.is_empty(),
+        _ => false,
+    };
+    let is_call = matches!(kind, Kind::Input { .. });
+    let slot = reading.slot((index, 0), || kind);
+    if holds {
+        slot.pieces.push(if is_call { Place::document(at, place) } else { Place::text(at, place) });
+    }
+}
+
+fn delta(reading: &mut Reading, at: usize, value: &Value) {
+    let (kind, field): (fn() -> Kind, _) = match value["delta"]["type"].as_str() {
+        Some("text_delta") => (|| Kind::Text, "text"),
+        Some("thinking_delta") => (|| Kind::Thought, "thinking"),
+        // Without its beginning, a call has no name; its input is kept all the same.
+        Some("input_json_delta") => {
+            (|| Kind::Input { id: None, name: String::new(), plain: false }, "partial_json")
+        }
+        _ => return,
+    };
+    if value["delta"][field].is_string() {
+        reading.slot((index_of(value), 0), kind).pieces.push(Place::text(at, format!("/delta/{field}")));
+    }
+}

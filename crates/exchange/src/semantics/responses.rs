@@ -1,0 +1,235 @@
+//! OpenAI Responses.
+
+use serde_json::Value;
+
+use super::{
+    Answered, Call, ContentPart, Kind, Place, Reading, RequestSummary, Usage, error_of, input_of, string,
+    text_of,
+};
+use crate::documents::Documents;
+
+pub(super) fn asked(body: &Value) -> RequestSummary {
+    let mut messages = Vec::new();
+    if let Some(text) = body["input"].as_str() {
+        messages.push(ContentPart::User(text.to_owned()));
+    }
+    messages.extend(body["input"].as_array().into_iter().flatten().filter_map(said));
+    let tools = body["tools"].as_array().into_iter().flatten();
+    RequestSummary {
+        model: string(&body["model"]),
+        system: text_of(&body["instructions"]),
+        messages,
+        tools: tools.filter_map(|tool| string(&tool["name"]).or(string(&tool["type"]))).collect(),
+        stream: body["stream"] == true,
+    }
+}
+
+fn said(item: &Value) -> Option<ContentPart> {
+    let kind = item["type"].as_str().unwrap_or("message");
+    Some(match kind {
+        "message" => {
+            let text = text_of(&item["content"]);
+            match item["role"].as_str().unwrap_or("user") {
+                "assistant" => ContentPart::Model(text),
+                "system" | "developer" => ContentPart::System(text),
+                _ => ContentPart::User(text),
+            }
+        }
+        "reasoning" => {
+            let text = [&item["summary"], &item["content"]].map(text_of).join("");
+            if text.is_empty() {
+                return None;
+            }
+            ContentPart::Thought(text)
+        }
+        _ if kind.ends_with("_output") => ContentPart::Result {
+            id: string(&item["call_id"]),
+            text: output_text(&item["output"]),
+            failed: item["status"] == "failed" || item["output"]["success"] == false,
+        },
+        _ => ContentPart::Call(call(item)?),
+    })
+}
+
+/// A result is a text, a list of parts, or an object that holds one of them.
+fn output_text(output: &Value) -> String {
+    match output {
+        Value::Object(map) => map.get("content").map_or_else(|| output.to_string(), text_of),
+        other => text_of(other),
+    }
+}
+
+fn call(item: &Value) -> Option<Call> {
+    let (name, input) = call_parts(item)?;
+    let input = match (&item[input], input) {
+        (Value::String(text), "arguments") => input_of(text),
+        (other, _) => other.clone(),
+    };
+    Some(Call { id: string(&item["call_id"]).or(string(&item["id"])), name, input })
+}
+
+/// The name of a called tool, and the field that holds its input.
+fn call_parts(item: &Value) -> Option<(String, &'static str)> {
+    let kind = item["type"].as_str()?;
+    let base = kind.strip_suffix("_call")?;
+    let name = string(&item["name"]).unwrap_or_else(|| base.to_owned());
+    Some((
+        name,
+        match kind {
+            "custom_tool_call" => "input",
+            "function_call" | "mcp_call" => "arguments",
+            _ => "action",
+        },
+    ))
+}
+
+pub(super) fn read(documents: &Documents) -> Reading {
+    let mut reading = Reading::default();
+    for (at, value) in documents.values().enumerate() {
+        let kind = value["type"].as_str().unwrap_or_default();
+        let number = |field: &str| value[field].as_u64().and_then(|number| usize::try_from(number).ok());
+        let output = number("output_index").unwrap_or(0);
+        let within = number("content_index").or_else(|| number("summary_index")).unwrap_or(0);
+        match kind {
+            "response.output_item.added" => item(&mut reading, at, output, &value["item"], "/item", true),
+            "response.output_item.done" => item(&mut reading, at, output, &value["item"], "/item", false),
+            "response.completed" | "response.failed" | "response.incomplete" => {
+                whole(&mut reading, at, &value["response"], "/response");
+                reading.rest.complete = true;
+            }
+            _ if kind.starts_with("response.") => {
+                if let Some(model) = value["response"]["model"].as_str() {
+                    reading.rest.model = Some(model.to_owned());
+                }
+                piece(&mut reading, at, kind, (output, within), value);
+            }
+            _ if value["object"] == "response" => {
+                whole(&mut reading, at, value, "");
+                reading.rest.complete |= documents.done;
+            }
+            _ => {
+                if let Some(error) = error_of(value) {
+                    reading.rest.error = Some(error);
+                    reading.rest.complete = true;
+                }
+            }
+        }
+    }
+    reading
+}
+
+/// Thoughts and texts of one item are numbered apart, so their keys must be.
+const SUMMARY: usize = 1 << 20;
+const RAW_THOUGHT: usize = 1 << 21;
+
+/// A piece of a text, or the text once more at its end.
+fn piece(reading: &mut Reading, at: usize, kind: &str, (output, within): (usize, usize), value: &Value) {
+    let Some((what, end)) = kind.strip_prefix("response.").and_then(|kind| kind.rsplit_once('.')) else {
+        return;
+    };
+    let input = || Kind::Input {
+        id: string(&value["item_id"]),
+        name: string(&value["name"]).unwrap_or_default(),
+        plain: false,
+    };
+    let plain = || Kind::Input { id: string(&value["item_id"]), name: String::new(), plain: true };
+    let (key, made, field): (usize, &dyn Fn() -> Kind, _) = match what {
+        "output_text" => (within, &|| Kind::Text, "text"),
+        "refusal" => (within, &|| Kind::Text, "refusal"),
+        "reasoning_summary_text" => (SUMMARY + within, &|| Kind::Thought, "text"),
+        "reasoning_text" => (RAW_THOUGHT + within, &|| Kind::Thought, "text"),
+        "function_call_arguments" | "mcp_call_arguments" => (0, &input, "arguments"),
+        "custom_tool_call_input" => (0, &plain, "input"),
+        "content_part" | "reasoning_summary_part" => {
+            let base = if what == "content_part" { 0 } else { SUMMARY };
+            let part = &value["part"];
+            if end == "done" {
+                part_of(reading, at, (output, base + within), part, "/part", base == SUMMARY);
+            }
+            return;
+        }
+        _ => return,
+    };
+    match end {
+        "delta" if value["delta"].is_string() => {
+            let slot = reading.slot((output, key), made);
+            slot.pieces.push(Place::text(at, "/delta"));
+        }
+        "done" if value[field].is_string() => {
+            let slot = reading.slot((output, key), made);
+            slot.repeats.push(Place::text(at, format!("/{field}")));
+        }
+        _ => {}
+    }
+}
+
+/// A part that is said once more, whole.
+fn part_of(
+    reading: &mut Reading,
+    at: usize,
+    key: (usize, usize),
+    part: &Value,
+    pointer: &str,
+    thought: bool,
+) {
+    for field in ["text", "refusal"] {
+        if part[field].is_string() {
+            let slot = reading.slot(key, || if thought { Kind::Thought } else { Kind::Text });
+            slot.repeats.push(Place::text(at, format!("{pointer}/{field}")));
+        }
+    }
+}
+
+/// An item, at its beginning (`begun`) or whole.
+fn item(reading: &mut Reading, at: usize, output: usize, item: &Value, pointer: &str, begun: bool) {
+    if let Some((name, field)) = call_parts(item) {
+        let id = string(&item["call_id"]).or(string(&item["id"]));
+        let plain = field == "input";
+        let made = Kind::Input { id, name, plain };
+        let slot = reading.slot((output, 0), || made.clone());
+        slot.kind = made;
+        let place = format!("{pointer}/{field}");
+        match &item[field] {
+            Value::String(text) if !begun || !text.is_empty() => slot.repeats.push(Place::text(at, place)),
+            Value::Object(_) => slot.repeats.push(Place::document(at, place)),
+            _ => {}
+        }
+        return;
+    }
+    if begun {
+        return;
+    }
+    for (index, part) in item["content"].as_array().into_iter().flatten().enumerate() {
+        let thought = item["type"] == "reasoning";
+        let key = if thought { RAW_THOUGHT + index } else { index };
+        part_of(reading, at, (output, key), part, &format!("{pointer}/content/{index}"), thought);
+    }
+    for (index, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
+        part_of(reading, at, (output, SUMMARY + index), part, &format!("{pointer}/summary/{index}"), true);
+    }
+}
+
+/// The whole response: the answer of a request that did not ask for a stream, or what a stream says at its end.
+fn whole(reading: &mut Reading, at: usize, response: &Value, pointer: &str) {
+    for (index, value) in response["output"].as_array().into_iter().flatten().enumerate() {
+        item(reading, at, index, value, &format!("{pointer}/output/{index}"), false);
+    }
+    let rest: &mut Answered = &mut reading.rest;
+    rest.model = string(&response["model"]).or(rest.model.take());
+    rest.usage = usage(&response["usage"]).or(rest.usage);
+    rest.stop = string(&response["incomplete_details"]["reason"]).or_else(|| string(&response["status"]));
+    rest.error = error_of(response).or(rest.error.take());
+}
+
+/// Here the tokens of the input include those read from a cache.
+fn usage(counts: &Value) -> Option<Usage> {
+    let input = counts["input_tokens"].as_u64()?;
+    let cached = counts["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
+    Some(Usage {
+        input: input.saturating_sub(cached),
+        output: counts["output_tokens"].as_u64().unwrap_or(0),
+        cache_read: cached,
+        cache_write: 0,
+        reasoning: counts["output_tokens_details"]["reasoning_tokens"].as_u64().unwrap_or(0),
+    })
+}

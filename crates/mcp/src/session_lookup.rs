@@ -1,0 +1,107 @@
+//! Whose session a server speaks for.
+//!
+//! An agent starts the server, or names its address, and says nothing about which of its sessions this is. What there is to go
+//! by, in this order: what a person said with `--session`; the id that the agent gives to the processes it starts; the session
+//! that was found before, while it goes on; the one session that is at work here, among those of the agent that the program
+//! which asks belongs to. If several are, the call that is open right now may tell: whoever calls a tool of ours has one.
+
+use std::sync::{Mutex, PoisonError};
+
+use stepback_engine::Workspace;
+use stepback_engine::session::status;
+use stepback_model::ids::SessionId;
+use stepback_model::record::Session;
+use stepback_model::time::Timestamp;
+
+use crate::tool_error::ToolError;
+
+/// What is known about whose server this is.
+#[derive(Clone, Debug, Default)]
+pub struct SessionHint {
+    /// The session a person named.
+    pub session: Option<String>,
+    /// The session as the agent calls it, by the environment it gave us.
+    pub agent_session: Option<String>,
+    /// Names of agents, with which the names of their programs begin.
+    pub agents: Vec<&'static str>,
+}
+
+/// The session that was found before.
+#[derive(Debug, Default)]
+pub struct SessionCache(Mutex<Option<SessionId>>);
+
+impl SessionCache {
+    fn get(&self) -> Option<SessionId> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, session: SessionId) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+    }
+}
+
+impl SessionHint {
+    /// The session this server speaks for: that of an agent, or the person's own where no agent is at work.
+    pub fn find(
+        &self,
+        workspace: &Workspace<'_>,
+        joined: &SessionCache,
+        client: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Session, ToolError> {
+        if let Some(named) = &self.session {
+            return Ok(workspace.find_session(named)?);
+        }
+        let mut live = going_on(workspace)?;
+        let same =
+            |session: &&Session| self.agent_session.is_some() && session.info.external == self.agent_session;
+        if let Some(session) = live.iter().find(same) {
+            return Ok(session.clone());
+        }
+        let asks = self.agents.iter().find(|agent| client.is_some_and(|client| client.starts_with(**agent)));
+        live.retain(|session| {
+            status(session, false, now) == "active" && asks.is_none_or(|agent| session.agent == **agent)
+        });
+        let found = match joined.get().and_then(|id| live.iter().find(|session| session.id == id)) {
+            Some(session) => session.clone(),
+            None => match one_of(&live) {
+                Some(session) => session.clone(),
+                None if live.is_empty() => return Ok(workspace.session.clone()),
+                None => return Err(several(&live)),
+            },
+        };
+        joined.set(found.id);
+        Ok(found)
+    }
+}
+
+/// Sessions of agents that were recorded here and have not ended.
+fn going_on(workspace: &Workspace<'_>) -> Result<Vec<Session>, ToolError> {
+    Ok(workspace.running_sessions()?)
+}
+
+/// Sessions of agents that are at work here.
+pub fn at_work(workspace: &Workspace<'_>, now: Timestamp) -> Result<Vec<Session>, ToolError> {
+    let mut live = going_on(workspace)?;
+    live.retain(|session| status(session, false, now) == "active");
+    Ok(live)
+}
+
+fn one_of(live: &[Session]) -> Option<&Session> {
+    let calls = |session: &&Session| {
+        let ours = |tool: &str| tool.contains("stepback");
+        (session.info.open.iter()).any(|open| !open.ended && open.tool.as_deref().is_some_and(ours))
+    };
+    if let [one] = live {
+        return Some(one);
+    }
+    let mut calling = live.iter().filter(calls);
+    calling.next().filter(|_| calling.next().is_none())
+}
+
+fn several(live: &[Session]) -> ToolError {
+    let names: Vec<String> =
+        live.iter().map(|session| format!("{} {}", session.agent, session.id.short())).collect();
+    ToolError::new(format!("{} agents are at work here ({})", live.len(), names.join(", ")))
+        .hint("have a person start this server with --session SESSION")
+}

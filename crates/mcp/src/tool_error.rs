@@ -1,0 +1,62 @@
+//! What goes wrong in a tool, told so that a model can do something about it.
+
+use stepback_engine::{EngineError, diagnostics};
+use stepback_mind::MindError;
+use stepback_store::StoreError;
+
+/// Why a tool did not do what it was called for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ToolError {
+    /// What went wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl ToolError {
+    /// Something went wrong.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Both in one text.
+    pub fn text(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}. To go on: {hint}.", self.message),
+            None => format!("{}.", self.message),
+        }
+    }
+}
+
+impl From<EngineError> for ToolError {
+    fn from(error: EngineError) -> Self {
+        let hint = diagnostics::of(&error).1.map(str::to_owned);
+        Self { message: error.to_string(), hint }
+    }
+}
+
+impl From<StoreError> for ToolError {
+    fn from(error: StoreError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<MindError> for ToolError {
+    fn from(error: MindError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+impl From<stepback_model::object::ObjectError> for ToolError {
+    fn from(error: stepback_model::object::ObjectError) -> Self {
+        EngineError::from(error).into()
+    }
+}

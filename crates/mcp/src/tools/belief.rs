@@ -1,0 +1,158 @@
+//! What is held to be true, and what rests on it.
+
+use serde_json::{Value, json};
+use stepback_engine::reason::Thinker;
+use stepback_mind::Mutation;
+use stepback_mind::ids::BeliefId;
+use stepback_mind::item::{BeliefKind, DependencyKind, Measure};
+
+use super::{ADDS, Args, LOOKS, Reply, Tool, limit, limit_schema, parsed, think, thought_schema, words};
+use crate::schema::{anything, list, number, object, open_object, text, texts, word};
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
+
+pub(super) fn belief() -> Tool {
+    Tool {
+        name: "belief",
+        title: "Beliefs",
+        description: "Add what you hold to be true, with how sure you are; say what it rests on (depend), revise or retract it. With a subject and a value or range, observations that contradict expectations are found.",
+        input: object(
+            &[
+                ("do", word("What to do", &["add", "depend", "undepend", "revise", "retract"])),
+                ("belief", text("Which one, such as B2; not for add")),
+                ("statement", text("add: what is held to be true")),
+                (
+                    "kind",
+                    word("add: what it is (default assumption)", &words(BeliefKind::ALL, BeliefKind::as_str)),
+                ),
+                ("confidence", number("add, revise: how sure, 0 to 1 (default 0.8)", 0.0, 1.0)),
+                ("subject", text("add: what is measured or expected, such as query-ms")),
+                ("value", anything("add: what was seen or is expected: a number, true, false or a word")),
+                ("range", list("add: or a number from one to another", json!({ "type": "number" }))),
+                ("hypothesis", text("add: the hypothesis it belongs to")),
+                ("tags", texts("add: words to find it by")),
+                ("on", text("depend, undepend: the belief it rests on")),
+                (
+                    "how",
+                    word(
+                        "depend: how it rests on it (default derived-from)",
+                        &words(DependencyKind::ALL, DependencyKind::as_str),
+                    ),
+                ),
+                ("strength", number("depend: how much, 0 to 1 (default 0.8)", 0.0, 1.0)),
+                ("because", text("depend, revise, retract: why")),
+            ],
+            &["do"],
+        ),
+        output: thought_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let reason = args.owned("because");
+            let mutation = match args.need("do")? {
+                "add" => Mutation::AddBelief {
+                    statement: args.need("statement")?.to_owned(),
+                    kind: parsed(BeliefKind::parse(args.text("kind").unwrap_or("assumption")), "kind")?,
+                    confidence: args.number("confidence").unwrap_or(0.8),
+                    subject: args.owned("subject"),
+                    value: measure(args)?,
+                    hypothesis: args.name("hypothesis")?,
+                    tags: args.texts("tags"),
+                },
+                "depend" => Mutation::Depend {
+                    belief: args.item("belief")?,
+                    on: args.item("on")?,
+                    kind: parsed(DependencyKind::parse(args.text("how").unwrap_or("derived-from")), "how")?,
+                    strength: args.number("strength").unwrap_or(0.8),
+                    reason,
+                },
+                "undepend" => Mutation::Undepend { belief: args.item("belief")?, on: args.item("on")? },
+                "revise" => Mutation::ReviseBelief {
+                    belief: args.item("belief")?,
+                    confidence: args.number("confidence").ok_or_else(|| {
+                        ToolError::new("belief with do: revise needs \"confidence\"")
+                            .hint("give a number from 0 to 1")
+                    })?,
+                    reason,
+                },
+                _ => Mutation::RetractBelief { belief: args.item("belief")?, reason },
+            };
+            think(ground, &mutation)
+        },
+    }
+}
+
+fn measure(args: &Args) -> Result<Option<Measure>, ToolError> {
+    if let Some(Value::Array(range)) = args.value("range") {
+        let numbers: Vec<f64> = range.iter().filter_map(Value::as_f64).collect();
+        return match numbers.as_slice() {
+            [from, to] => Ok(Some(Measure::Range(*from, *to))),
+            _ => Err(ToolError::new("range is a list of two numbers, such as [5, 20]")),
+        };
+    }
+    match args.value("value") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(Measure::Flag(*flag))),
+        Some(Value::String(word)) => Ok(Some(Measure::Word(word.clone()))),
+        Some(Value::Number(number)) => Ok(number.as_f64().map(Measure::Number)),
+        Some(_) => Err(ToolError::new("value is a number, true, false or a word")),
+    }
+}
+
+pub(super) fn impact() -> Tool {
+    let belief =
+        open_object(&[("belief", text("Its name")), ("statement", text("What it says"))], &["belief"]);
+    Tool {
+        name: "belief_impact",
+        title: "What rests on a belief",
+        description: "What falls if a belief is wrong, with confidence now and then, and what it rests on itself in the end, the shakiest first.",
+        input: object(
+            &[("belief", text("Which one, such as B1")), ("limit", limit_schema(20, 500))],
+            &["belief"],
+        ),
+        output: object(
+            &[
+                ("shaken", list("Beliefs that rest on it", belief.clone())),
+                ("hypotheses", texts("")),
+                ("gaps", texts("")),
+                ("roots", list("What it rests on in the end", belief)),
+            ],
+            &["shaken", "hypotheses", "gaps", "roots"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: true,
+        run: show_impact,
+    }
+}
+
+fn show_impact(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+    let session = ground.session()?;
+    let mind = Thinker::new(ground.workspace, &session).mind()?;
+    let belief: BeliefId = args.item("belief")?;
+    let (mut impact, mut roots) = (mind.impact(belief)?, mind.roots(belief)?);
+    let most = limit(args, 20);
+    impact.shaken.truncate(most);
+    roots.truncate(most);
+    let mut lines: Vec<String> = impact
+        .shaken
+        .iter()
+        .map(|shaken| {
+            format!("{} {:.2} → {:.2} {}", shaken.belief, shaken.now, shaken.then, shaken.statement)
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push(format!("Nothing rests on {belief}."));
+    }
+    for root in &roots {
+        lines.push(format!("rests on {} ({:.2} sure): {}", root.belief, root.confidence, root.statement));
+    }
+    let structured = json!({
+        "shaken": impact.shaken,
+        "hypotheses": impact.hypotheses,
+        "gaps": impact.gaps,
+        "roots": roots,
+    });
+    Ok(Reply { text: lines.join("\n"), structured })
+}

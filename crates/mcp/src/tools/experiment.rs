@@ -1,0 +1,185 @@
+//! Experiments on branches of their own, and taking over what was found out there.
+
+use serde_json::json;
+use stepback_engine::reason::{Joined, Thinker};
+use stepback_mind::Mutation;
+use stepback_mind::item::ExperimentStatus;
+
+use super::rewind::{expect_alone, mover};
+use super::{
+    ADDS, Args, Reply, Tool, limit, limit_schema, moment, parsed, point_schema, think, thought, words,
+};
+use crate::schema::{flag, object, text, texts, whole, word};
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
+
+/// Changes and conflicts of a board that are told of.
+const TOLD: usize = 30;
+
+pub(super) fn experiment() -> Tool {
+    let outcomes: Vec<&str> = (words(ExperimentStatus::ALL, ExperimentStatus::as_str).into_iter())
+        .filter(|word| *word != ExperimentStatus::Running.as_str())
+        .collect();
+    Tool {
+        name: "experiment",
+        title: "Experiments",
+        description: "Start to try something out on a branch of its own: files stay as they are, and what you change from then on is on that branch. End it with its outcome. switch_plan goes back to the branch you left, and there mind_merge takes over what you found out.",
+        input: object(
+            &[
+                ("do", word("What to do", &["start", "end", "list"])),
+                ("branch", text("start: the name of the new branch")),
+                ("hypothesis", text("start: what is tried out, such as H1")),
+                ("success", text("start: what must be so for it to have succeeded")),
+                ("experiment", text("end: which one, such as X1")),
+                ("outcome", word("end: how it went", &outcomes)),
+                ("result", text("end: what came of it")),
+                ("limit", limit_schema(20, 500)),
+            ],
+            &["do"],
+        ),
+        output: object(
+            &[
+                ("item", text("What began or ended")),
+                ("said", texts("")),
+                ("step", whole("For mind_undo")),
+                ("checkpoint", whole("Made for it")),
+                ("branch", text("The one you stand on now")),
+                ("left", text("The one that was left")),
+                ("experiments", texts("With what came of each")),
+                ("more", whole("Lines that were left out")),
+            ],
+            &[],
+        ),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| match args.need("do")? {
+            "start" => start(ground, args),
+            "end" => think(
+                ground,
+                &Mutation::EndExperiment {
+                    experiment: args.item("experiment")?,
+                    status: outcome(args.need("outcome")?)?,
+                    result: args.need("result")?.to_owned(),
+                },
+            ),
+            _ => list(ground, args),
+        },
+    }
+}
+
+fn outcome(given: &str) -> Result<ExperimentStatus, ToolError> {
+    parsed(ExperimentStatus::ALL.iter().copied().find(|status| status.as_str() == given), "outcome")
+}
+
+fn start(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+    let (branch, success) = (args.need("branch")?, args.need("success")?);
+    let hypothesis = args.name("hypothesis")?;
+    let session = mover(ground)?;
+    expect_alone(ground, &session)?;
+    let by = (session.agent != stepback_model::record::Session::PERSON).then_some(session.id);
+    let begun = Thinker::new(ground.workspace, &session).start_experiment(branch, hypothesis, success, by)?;
+    let mut reply = thought(&begun.thought);
+    reply.text.push_str(&format!("\nYou are on branch {branch} now, and left {}.", begun.left));
+    reply.structured["branch"] = json!(branch);
+    reply.structured["left"] = json!(begun.left);
+    Ok(reply)
+}
+
+fn list(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+    let session = ground.session()?;
+    let sections = Thinker::new(ground.workspace, &session).mind()?.board(true);
+    let section = sections.into_iter().find(|section| section.title == "Experiments");
+    let mut lines = section.map_or_else(Vec::new, |section| section.lines);
+    let more = lines.len().saturating_sub(limit(args, 20));
+    lines.truncate(lines.len() - more);
+    let mut structured = json!({ "experiments": lines });
+    let mut text = if lines.is_empty() { "There are none yet.".to_owned() } else { lines.join("\n") };
+    if more > 0 {
+        structured["more"] = json!(more);
+        text.push_str(&format!("\n… {more} more lines"));
+    }
+    Ok(Reply { text, structured })
+}
+
+pub(super) fn merge() -> Tool {
+    Tool {
+        name: "mind_merge",
+        title: "Take over what was found out",
+        description: "Takes over to your board what you found out on another branch since its experiment began, or between any two points (from, base). Where both changed the same, yours stays unless theirs is set; each conflict is told.",
+        input: object(
+            &[
+                ("from", point_schema("The branch, or any point with base")),
+                ("base", point_schema("Take over what came after this point")),
+                ("theirs", flag("Where both changed the same, what is there counts")),
+                ("dry_run", flag("Only say what would change")),
+            ],
+            &["from"],
+        ),
+        output: joined_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: false,
+        run: |ground, args| {
+            let session = ground.session()?;
+            let from = moment(ground, Some(args.need("from")?))?;
+            let base = args.text("base").map(|point| moment(ground, Some(point))).transpose()?;
+            let mut thinker = Thinker::new(ground.workspace, &session);
+            Ok(joined(&thinker.merge(&from, base.as_ref(), args.flag("theirs"), args.flag("dry_run"))?))
+        },
+    }
+}
+
+/// What joining two boards did.
+pub(super) fn joined(joined: &Joined) -> Reply {
+    let all = &joined.diff.changes;
+    let changes: Vec<&String> = all.iter().map(|change| &change.sentence).take(TOLD).collect();
+    let more = all.len() - changes.len();
+    let conflicts: Vec<String> = joined
+        .conflicts
+        .iter()
+        .take(TOLD)
+        .map(|conflict| {
+            let kept = if conflict.taken { "theirs was taken" } else { "it stays as it is here" };
+            format!("{}; {kept}", conflict.sentence)
+        })
+        .collect();
+    let renamed: Vec<String> = joined
+        .renamed
+        .iter()
+        .take(TOLD)
+        .map(|(there, here)| format!("{there} is called {here} here"))
+        .collect();
+    let mut lines = vec![joined.summary.clone()];
+    lines.extend(changes.iter().map(|change| (*change).clone()));
+    if more > 0 {
+        lines.push(format!("… and {more} more changes"));
+    }
+    lines.extend(renamed.iter().cloned());
+    lines.extend(conflicts.iter().map(|conflict| format!("Conflict: {conflict}")));
+    let mut structured = json!({ "changes": changes, "conflicts": conflicts });
+    if more > 0 {
+        structured["changes_more"] = json!(more);
+    }
+    if !renamed.is_empty() {
+        structured["renamed"] = json!(renamed);
+    }
+    if let Some(step) = joined.step {
+        structured["step"] = json!(step);
+    }
+    Reply { text: lines.join("\n"), structured }
+}
+
+/// What [`joined`] gives.
+pub(super) fn joined_schema() -> serde_json::Value {
+    object(
+        &[
+            ("changes", texts("")),
+            ("changes_more", whole("Not listed")),
+            ("conflicts", texts("What both sides had changed, and what became of it")),
+            ("renamed", texts("Items that have another name here")),
+            ("step", whole("For mind_undo")),
+        ],
+        &["changes"],
+    )
+}

@@ -1,0 +1,291 @@
+//! What happened: steps in a list, one step in full, steps by their words.
+
+use serde_json::{Value, json};
+use stepback_engine::{EngineError, diff};
+use stepback_model::clip;
+use stepback_model::record::{Session, StepKind};
+use stepback_model::search::Pattern;
+use stepback_store::port::{Query, Search};
+
+use super::{
+    Args, LOOKS, Reply, Tool, brief, brief_line, brief_schema, cursor_schema, limit, limit_schema,
+    point_schema, resolved, short, time,
+};
+use crate::schema::{anything, count, flag, list, object, text, texts, whole, word};
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
+
+/// Steps that the index is told about before a search, at most: nobody waits longer than a moment.
+const INDEXED: u64 = 2000;
+/// Characters of what was found.
+const SNIPPET: usize = 240;
+/// Changed paths of a step that are listed.
+const PATHS: usize = 20;
+
+pub(super) fn timeline() -> Tool {
+    let kinds = StepKind::ALL.map(StepKind::as_str);
+    Tool {
+        name: "timeline",
+        title: "What happened",
+        description: "Recorded steps, newest first: calls of tools, prompts, errors, checkpoints, thoughts. Those of your session, or of everybody (everyone).",
+        input: object(
+            &[
+                ("kinds", list("Only these kinds", json!({ "type": "string", "enum": kinds }))),
+                ("tool", text("Only about this tool")),
+                ("failed", flag("Only those that went wrong (or, with false, did not)")),
+                ("checkpoints", flag("Only checkpoints")),
+                ("since", text("Only since then: 2 hours ago, 2026-01-23T12:00")),
+                ("until", text("Only until then")),
+                ("everyone", flag("Those of all sessions in this workspace")),
+                ("order", word("What comes first (default newest)", &["newest", "oldest"])),
+                ("limit", limit_schema(20, 200)),
+                ("cursor", cursor_schema()),
+            ],
+            &[],
+        ),
+        output: object(
+            &[
+                ("steps", list("In order", brief_schema())),
+                ("total", whole("At least")),
+                ("next_cursor", text("")),
+            ],
+            &["steps", "total"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: list_steps,
+    }
+}
+
+fn list_steps(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+    let session = match (args.flag("everyone"), ground.named_session()?) {
+        (true, _) => None,
+        (false, Some(named)) => Some(named),
+        // The person's own session has only what the person did; who is not recorded wants to see what there is.
+        (false, None) => Some(ground.own()?).filter(|own| own.agent != Session::PERSON),
+    };
+    let from = match args.place()? {
+        None => None,
+        Some(place) => Some(place.parse().map_err(|why: &str| ToolError::new(format!("the cursor: {why}")))?),
+    };
+    let query = Query {
+        session: session.map(|session| session.id),
+        kinds: args.texts("kinds").iter().filter_map(|kind| StepKind::parse(kind)).collect(),
+        tool: args.owned("tool"),
+        failed: args.value("failed").and_then(Value::as_bool),
+        checkpoint: args.flag("checkpoints").then_some(true),
+        hidden: Some(false),
+        since: time(ground, args, "since")?,
+        until: time(ground, args, "until")?,
+        oldest_first: args.text("order") == Some("oldest"),
+        from,
+        limit: Some(limit(args, 20) as u64),
+        ..Query::default()
+    };
+    let page = ground.workspace.store().find(Some(ground.workspace.record.id), &query)?;
+    let steps: Vec<Value> = page.steps.iter().map(|placed| brief(&placed.stored)).collect();
+    let mut lines: Vec<String> =
+        page.steps.iter().map(|placed| brief_line(&placed.stored, ground.now)).collect();
+    if lines.is_empty() {
+        lines.push("There is no such step.".to_owned());
+    }
+    let mut structured = json!({ "steps": steps, "total": page.total });
+    if let Some(next) = page.next {
+        structured["next_cursor"] = json!(args.cursor(&next.to_string()));
+        lines.push(format!("… of {}", page.total));
+    }
+    Ok(Reply { text: lines.join("\n"), structured })
+}
+
+pub(super) fn show() -> Tool {
+    Tool {
+        name: "show",
+        title: "One step in full",
+        description: "One step with its input, output, error and the files that changed at it. Long texts are cut; max_chars says where.",
+        input: object(
+            &[
+                ("point", point_schema("Which one: #42, @-3, a label, tool:Bash:last, error:last")),
+                ("max_chars", count("Most characters of each text (default 1500)", 256, 200_000)),
+            ],
+            &["point"],
+        ),
+        output: object(
+            &[
+                ("step", brief_schema()),
+                ("iteration", whole("The model turn it belongs to")),
+                ("input", anything("")),
+                ("output", anything("")),
+                ("error", anything("")),
+                ("changed", texts("Paths")),
+                ("changed_more", whole("Not listed")),
+            ],
+            &["step", "iteration"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: show_step,
+    }
+}
+
+fn show_step(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+    let stored = resolved(ground, args.need("point")?)?;
+    let step = &stored.checkpoint.step;
+    let most = usize::try_from(args.count("max_chars").unwrap_or(1500)).unwrap_or(usize::MAX);
+    let mut structured = json!({ "step": brief(&stored), "iteration": step.facts.iteration });
+    let mut lines = vec![brief_line(&stored, ground.now)];
+    let mut detail = ground.workspace.detail_of(step)?.unwrap_or_default();
+    for part in ["input", "output", "error"] {
+        let Some(value) = detail.get_mut(part).filter(|value| !value.is_null()).map(Value::take) else {
+            continue;
+        };
+        let value = cut(value, most);
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        lines.push(format!("{part}: {shown}"));
+        structured[part] = value;
+    }
+    let changed = changed_at(ground, &stored)?;
+    if !changed.is_empty() {
+        let more = changed.len().saturating_sub(PATHS);
+        let shown = &changed[..changed.len() - more];
+        structured["changed"] = json!(shown);
+        lines.push(format!("changed: {}", shown.join(", ")));
+        if more > 0 {
+            structured["changed_more"] = json!(more);
+            lines.push(format!("… and {more} more"));
+        }
+    }
+    Ok(Reply { text: lines.join("\n"), structured })
+}
+
+/// A value whose texts are cut; as a text, if it is too large even then.
+fn cut(mut value: Value, most: usize) -> Value {
+    clip::value(&mut value, most);
+    if value.to_string().len() > most.saturating_mul(2) {
+        let mut text = value.to_string();
+        clip::text(&mut text, most);
+        return Value::String(text);
+    }
+    value
+}
+
+/// Paths that differ between a checkpoint and the step it grew from.
+fn changed_at(
+    ground: &ToolContext<'_>,
+    stored: &stepback_store::port::StoredCheckpoint,
+) -> Result<Vec<String>, ToolError> {
+    let (Some(parent), Some(_)) = (stored.checkpoint.step.parent, stored.checkpoint.trigger) else {
+        return Ok(Vec::new());
+    };
+    let Some(before) = ground.workspace.store().step(parent)? else { return Ok(Vec::new()) };
+    let states = [ground.workspace.state_of(&before), ground.workspace.state_of(stored)];
+    let [Ok(before), Ok(after)] = states else {
+        // Freed by a prune, or never looked at: then nobody knows.
+        return match states.into_iter().find_map(Result::err) {
+            Some(EngineError::Purged { .. } | EngineError::NoFiles { .. }) | None => Ok(Vec::new()),
+            Some(error) => Err(error.into()),
+        };
+    };
+    let changes = diff::visible(ground.workspace.store(), &before, &after)?;
+    Ok(changes.iter().map(|change| format!("{} {}", change.kind().as_str(), change.path)).collect())
+}
+
+pub(super) fn search() -> Tool {
+    Tool {
+        name: "search",
+        title: "Search the record",
+        description: "Steps by their words: in commands, outputs, errors, messages, thoughts, paths. Words, \"a phrase\", begin*, -not; or exact characters (substring).",
+        input: object(
+            &[
+                ("query", text("What to look for")),
+                ("substring", flag("These very characters, signs included")),
+                (
+                    "kinds",
+                    list(
+                        "Only in these kinds",
+                        json!({ "type": "string", "enum": StepKind::ALL.map(StepKind::as_str) }),
+                    ),
+                ),
+                ("newest", flag("The newest first instead of what fits best")),
+                ("limit", limit_schema(8, 100)),
+                ("cursor", cursor_schema()),
+            ],
+            &["query"],
+        ),
+        output: object(
+            &[
+                (
+                    "hits",
+                    list(
+                        "In order",
+                        object(
+                            &[
+                                ("step", brief_schema()),
+                                ("field", text("Where it was found")),
+                                ("found", text("What is there")),
+                            ],
+                            &["step"],
+                        ),
+                    ),
+                ),
+                ("total", whole("At least")),
+                ("complete", flag("Whether every step was looked at; else a later search finds more")),
+                ("next_cursor", text("")),
+            ],
+            &["hits", "total", "complete"],
+        ),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: look_for,
+    }
+}
+
+fn look_for(ground: &ToolContext<'_>, args: &Args) -> Result<Reply, ToolError> {
+    let wanted = args.need("query")?;
+    let pattern = match args.flag("substring") {
+        true => Pattern::substring(wanted),
+        false => Pattern::words(wanted),
+    };
+    let pattern = pattern.map_err(|error| {
+        ToolError::new(format!("query: {}", short(&error.to_string(), 300)))
+            .hint("write word, \"a phrase\", begin* or -not; substring: true finds signs too")
+    })?;
+    let engine = ground.workspace.engine;
+    let (_, complete) = engine.bring_index_forward(INDEXED)?;
+    let found = engine.store.search(&Search {
+        pattern,
+        workspace: Some(ground.workspace.record.id),
+        among: Query {
+            session: ground.named_session()?.map(|session| session.id),
+            kinds: args.texts("kinds").iter().filter_map(|kind| StepKind::parse(kind)).collect(),
+            hidden: Some(false),
+            ..Query::default()
+        },
+        ranked: !args.flag("newest"),
+        skip: args.seen()? as u64,
+        limit: limit(args, 8) as u64,
+    })?;
+    let (mut hits, mut lines) = (Vec::new(), Vec::new());
+    for hit in &found.hits {
+        let mut document = json!({ "step": brief(&hit.stored) });
+        lines.push(brief_line(&hit.stored, ground.now));
+        if let Some(snippet) = hit.snippets.first() {
+            let text: String = snippet.text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let text = short(&text, SNIPPET);
+            lines.push(format!("  {}: {text}", snippet.field.as_str()));
+            document["field"] = json!(snippet.field.as_str());
+            document["found"] = json!(text);
+        }
+        hits.push(document);
+    }
+    if lines.is_empty() {
+        lines.push("Nothing was found.".to_owned());
+    }
+    let mut structured = json!({ "hits": hits, "total": found.total, "complete": complete });
+    if let Some(next) = found.next {
+        structured["next_cursor"] = json!(args.cursor(&next.to_string()));
+    }
+    Ok(Reply { text: lines.join("\n"), structured })
+}

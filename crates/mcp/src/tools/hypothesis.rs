@@ -1,0 +1,168 @@
+//! Hypotheses, what speaks for and against them, and what cannot be true together.
+
+use jiff::tz::TimeZone;
+use stepback_mind::Mutation;
+use stepback_mind::item::{ContradictionStatus, EvidenceKind, HypothesisStatus, Severity, Source};
+
+use super::{ADDS, Args, Tool, parsed, think, thought_schema, words};
+use crate::schema::{number, object, text, texts, word};
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
+
+pub(super) fn hypothesis() -> Tool {
+    Tool {
+        name: "hypothesis",
+        title: "Hypotheses",
+        description: "Propose what may be true (statement), or say how one fares: test, confirm, reject, reopen, archive. A rejected one takes its special cases (parent) with it.",
+        input: object(
+            &[
+                ("do", word("What to do", &["propose", "test", "confirm", "reject", "reopen", "archive"])),
+                ("hypothesis", text("Which one, such as H1; not for propose")),
+                ("statement", text("propose: what may be true")),
+                ("prior", number("propose: how likely it is before any evidence (default 0.5)", 0.0, 1.0)),
+                ("parent", text("propose: the hypothesis it is a special case of")),
+                ("excludes", texts("propose: hypotheses that cannot be true together with it")),
+                ("tags", texts("propose: words to find it by")),
+                ("because", text("Why it is concluded")),
+            ],
+            &["do"],
+        ),
+        output: thought_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let status = match args.need("do")? {
+                "propose" => {
+                    return think(
+                        ground,
+                        &Mutation::ProposeHypothesis {
+                            statement: args.need("statement")?.to_owned(),
+                            prior: args.number("prior").unwrap_or(0.5),
+                            parent: args.name("parent")?,
+                            excludes: args.names("excludes")?,
+                            tags: args.texts("tags"),
+                        },
+                    );
+                }
+                "test" => HypothesisStatus::Testing,
+                "confirm" => HypothesisStatus::Confirmed,
+                "reject" => HypothesisStatus::Rejected,
+                "reopen" => HypothesisStatus::Active,
+                _ => HypothesisStatus::Archived,
+            };
+            let (hypothesis, reason) = (args.item("hypothesis")?, args.owned("because"));
+            think(ground, &Mutation::SetHypothesis { hypothesis, status, reason })
+        },
+    }
+}
+
+pub(super) fn evidence() -> Tool {
+    Tool {
+        name: "evidence",
+        title: "Evidence",
+        description: "Add what speaks for or against a hypothesis; its confidence follows. Name where it comes from (step, code or doc): one source counts once. Or withdraw a piece.",
+        input: object(
+            &[
+                ("do", word("What to do (default add)", &["add", "withdraw"])),
+                ("hypothesis", text("add: which one, such as H1")),
+                ("text", text("add: what was found; withdraw: why it no longer counts")),
+                ("strength", number("add: from -1 (clearly against) to 1 (clearly for)", -1.0, 1.0)),
+                ("kind", word("add: what it is", &words(EvidenceKind::ALL, EvidenceKind::as_str))),
+                ("step", text("add: the point it was seen at, such as #42 or tool:Bash:last")),
+                ("code", text("add: the place in the code it is from, FILE:LINE")),
+                ("doc", text("add: the document it is from")),
+                ("evidence", text("withdraw: which one, such as E3")),
+            ],
+            &[],
+        ),
+        output: thought_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            if args.text("do") == Some("withdraw") {
+                let (evidence, reason) = (args.item("evidence")?, args.need("text")?.to_owned());
+                return think(ground, &Mutation::WithdrawEvidence { evidence, reason });
+            }
+            let source = source(ground, args)?;
+            let strength = args.number("strength").ok_or_else(|| {
+                ToolError::new("evidence needs \"strength\"")
+                    .hint("give a number from -1 (against) to 1 (for)")
+            })?;
+            think(
+                ground,
+                &Mutation::AddEvidence {
+                    hypothesis: args.item("hypothesis")?,
+                    strength,
+                    text: args.need("text")?.to_owned(),
+                    kind: args.text("kind").and_then(EvidenceKind::parse).unwrap_or(source.usual_kind()),
+                    source,
+                },
+            )
+        },
+    }
+}
+
+fn source(ground: &ToolContext<'_>, args: &Args) -> Result<Source, ToolError> {
+    if let Some(point) = args.text("step") {
+        let step = ground.workspace.resolve(point, ground.now, &TimeZone::system)?.checkpoint.step;
+        return Ok(Source::Tool { step: Some(step.id), tool: step.facts.tool });
+    }
+    if let Some(place) = args.text("code") {
+        let (file, line) = match place.rsplit_once(':') {
+            Some((file, line)) if line.parse::<u32>().is_ok() => (file, line.parse().ok()),
+            _ => (place, None),
+        };
+        let file = ground.relative(file);
+        return Ok(Source::Code { file, line });
+    }
+    Ok(args.owned("doc").map_or(Source::Reasoning, Source::Documentation))
+}
+
+pub(super) fn contradiction() -> Tool {
+    Tool {
+        name: "contradiction",
+        title: "Contradictions",
+        description: "Declare that two items cannot both be true, or settle a contradiction that was found: resolve (one side gave way) or dismiss (it was none).",
+        input: object(
+            &[
+                ("do", word("What to do", &["add", "resolve", "dismiss"])),
+                ("left", text("add: one item, such as B1")),
+                ("right", text("add: the other")),
+                (
+                    "severity",
+                    word("add: how bad it is (default medium)", &words(Severity::ALL, Severity::as_str)),
+                ),
+                ("contradiction", text("resolve, dismiss: which one, such as C1")),
+                ("text", text("Why they exclude each other, or how it ended")),
+            ],
+            &["do", "text"],
+        ),
+        output: thought_schema(),
+        hints: ADDS,
+        slow: false,
+        makes: true,
+        run: |ground, args| {
+            let said = args.need("text")?.to_owned();
+            let status = match args.need("do")? {
+                "add" => {
+                    let severity = args.text("severity").unwrap_or("medium");
+                    return think(
+                        ground,
+                        &Mutation::Contradict {
+                            left: args.item("left")?,
+                            right: args.item("right")?,
+                            reason: said,
+                            severity: parsed(Severity::parse(severity), "severity")?,
+                        },
+                    );
+                }
+                "resolve" => ContradictionStatus::Resolved,
+                _ => ContradictionStatus::Dismissed,
+            };
+            let contradiction = args.item("contradiction")?;
+            think(ground, &Mutation::SettleContradiction { contradiction, status, resolution: said })
+        },
+    }
+}

@@ -1,0 +1,223 @@
+//! Plans to go back, to stand on another branch, and to take back what was done with a plan.
+
+use serde_json::json;
+use stepback_engine::kept::Audience;
+use stepback_engine::rewind::RewindRequest;
+use stepback_engine::undo::Reversal;
+use stepback_engine::workspace::describe;
+use stepback_model::point;
+use stepback_model::record::Session;
+use stepback_store::port::StoredCheckpoint;
+
+use super::apply::{plan_schema, show_plan};
+use super::{Args, LOOKS, Tool, limit_schema, point_schema, resolved};
+use crate::plans::Question;
+use crate::schema::{count, flag, list, object, text, texts};
+use crate::tool_error::ToolError;
+use crate::toolset::ToolContext;
+
+pub(super) fn rewind() -> Tool {
+    Tool {
+        name: "rewind_plan",
+        title: "Plan to go back",
+        description: "Plans to take back what you changed: everything since a point (to), or your last changes (last, changes). Changes nothing; rewind_apply does what the plan says. What others changed stays.",
+        input: object(
+            &[
+                ("to", point_schema("Back to the files of this point: #42, @-3, a label, tool:Bash:last")),
+                ("last", count("Or: take back your last so many changes", 1, 100_000)),
+                (
+                    "changes",
+                    list(
+                        "Or: take back these changes, by the numbers that why tells",
+                        json!({ "type": "integer", "minimum": 1 }),
+                    ),
+                ),
+                ("paths", texts("Only these: paths, directories, globs")),
+                ("reasoning", flag("With to: your board goes back to that point too")),
+                ("limit", limit_schema(30, 500)),
+            ],
+            &[],
+        ),
+        output: plan_schema(),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: |ground, args| {
+            let (session, request) = asked(ground, args)?;
+            let question = Question::Rewind { request: Box::new(request), reasoning: args.flag("reasoning") };
+            show_plan(ground, args, &session, question)
+        },
+    }
+}
+
+/// What is to be taken back, and for whom.
+fn asked(ground: &ToolContext<'_>, args: &Args) -> Result<(Session, RewindRequest), ToolError> {
+    let changes: Vec<usize> =
+        args.counts("changes").into_iter().filter_map(|number| usize::try_from(number).ok()).collect();
+    let last = args.count("last").and_then(|last| usize::try_from(last).ok());
+    let ways = [args.text("to").is_some(), last.is_some(), !changes.is_empty()];
+    if ways.iter().filter(|given| **given).count() != 1 {
+        return Err(ToolError::new("say one of to, last and changes"));
+    }
+    if args.flag("reasoning") && args.text("to").is_none() {
+        return Err(ToolError::new("the board can only go back to a point").hint("use to, or mind_undo"));
+    }
+    let session = mover(ground)?;
+    let own = (session.agent != Session::PERSON).then_some(session.id);
+    let target = args.text("to").map(|point| match own {
+        Some(own) => resolved(ground, &point::in_session(point, &own.to_string())),
+        None => resolved(ground, point),
+    });
+    let target = target.transpose()?;
+    if let (false, Some(target)) = (ground.allow_others, &target) {
+        on_our_line(ground, target)?;
+    }
+    let request = RewindRequest {
+        target,
+        paths: args.texts("paths").iter().map(|path| ground.relative(path)).collect(),
+        changes,
+        last,
+        session: own,
+        audience: Audience::Agent,
+        ..RewindRequest::default()
+    };
+    Ok((session, request))
+}
+
+/// The session for which the workspace may be moved.
+pub(super) fn mover(ground: &ToolContext<'_>) -> Result<Session, ToolError> {
+    let (own, session) = (ground.own()?, ground.session()?);
+    if own.id != session.id && !ground.allow_others {
+        return Err(not_yours(&session, &own));
+    }
+    if session.agent == Session::PERSON && !ground.allow_others {
+        return Err(ToolError::new(
+            "no recorded session of yours is at work here, so nobody knows what you changed",
+        )
+        .hint("have a person install the hooks (stepback init), or start this server with --session or --allow-others"));
+    }
+    Ok(session)
+}
+
+pub(super) fn not_yours(session: &Session, own: &Session) -> ToolError {
+    ToolError::new(format!(
+        "session {} is not yours: you may take back only what you changed ({} {})",
+        session.id.short(),
+        own.agent,
+        own.id.short()
+    ))
+    .hint("leave \"session\" out; a person can allow more by starting this server with --allow-others")
+}
+
+/// From a line that was left there is no list of who changed what since: going there would be about everybody's files.
+fn on_our_line(ground: &ToolContext<'_>, target: &StoredCheckpoint) -> Result<(), ToolError> {
+    let workspace = ground.workspace;
+    let base = workspace.nearest_checkpoint(target)?.checkpoint.step.id;
+    let line = workspace.ancestry(&workspace.head()?)?;
+    let upto = line.iter().position(|stored| stored.checkpoint.step.id == base);
+    match upto {
+        Some(at) if !line[..=at].iter().any(|stored| stored.purged) => Ok(()),
+        _ => Err(ToolError::new(format!(
+            "{} is not on the present line, and going there would also change what others did",
+            describe(target)
+        ))
+        .hint("choose a later point; a person can go there with \"stepback rewind\"")),
+    }
+}
+
+pub(super) fn switch() -> Tool {
+    Tool {
+        name: "switch_plan",
+        title: "Plan to stand on another branch",
+        description: "Plans to make all files what they were on another branch; what is there now stays on the present one. Changes nothing; rewind_apply does what the plan says. Refused if it would take away what others changed here.",
+        input: object(
+            &[
+                ("branch", text("Its name")),
+                ("reasoning", flag("Your board becomes what it was there, too")),
+                ("limit", limit_schema(30, 500)),
+            ],
+            &["branch"],
+        ),
+        output: plan_schema(),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: |ground, args| {
+            let session = mover(ground)?;
+            let branch = args.need("branch")?.to_owned();
+            show_plan(ground, args, &session, Question::Switch { branch, reasoning: args.flag("reasoning") })
+        },
+    }
+}
+
+/// Refuses to move what another agent stands on while it is at work.
+pub(super) fn expect_alone(ground: &ToolContext<'_>, session: &Session) -> Result<(), ToolError> {
+    if ground.allow_others {
+        return Ok(());
+    }
+    let others = ground.at_work()?;
+    let names: Vec<String> = others
+        .iter()
+        .filter(|other| other.id != session.id)
+        .map(|other| format!("{} {}", other.agent, other.id.short()))
+        .collect();
+    match names.as_slice() {
+        [] => Ok(()),
+        names => Err(ToolError::new(format!("{} would be taken along to another branch", names.join(", ")))
+            .hint(
+                "wait until nobody else is at work here; a person can do it with \"stepback branch switch\"",
+            )),
+    }
+}
+
+pub(super) fn undo() -> Tool {
+    Tool {
+        name: "undo_plan",
+        title: "Plan to undo or redo",
+        description: "Plans to take back what you did with rewind_apply: your newest operation, or one by its number; with redo, to do again what you undid last. Changes nothing; rewind_apply does what the plan says.",
+        input: object(
+            &[
+                ("operation", count("Its number, as rewind_apply told it", 1, u64::MAX)),
+                ("redo", flag("Do again what was undone last")),
+                ("limit", limit_schema(30, 500)),
+            ],
+            &[],
+        ),
+        output: plan_schema(),
+        hints: LOOKS,
+        slow: false,
+        makes: false,
+        run: |ground, args| {
+            let session = mover(ground)?;
+            let question = match (args.flag("redo"), args.count("operation")) {
+                (true, None) => Question::Redo,
+                (true, Some(_)) => {
+                    return Err(ToolError::new("redo is about what was undone last: leave operation out"));
+                }
+                (false, number) => Question::Undo(operation(ground, &session, number)?),
+            };
+            show_plan(ground, args, &session, question)
+        },
+    }
+}
+
+/// The operation that is meant, by its number or because it is the newest.
+fn operation(
+    ground: &ToolContext<'_>,
+    session: &Session,
+    number: Option<u64>,
+) -> Result<stepback_model::ids::OpId, ToolError> {
+    let workspace = ground.workspace;
+    if let Some(number) = number {
+        let found = workspace.operations()?.into_iter().find(|known| known.number == number);
+        return found.map(|found| found.id).ok_or_else(|| {
+            ToolError::new(format!("there is no operation {number}")).hint("leave it out for the newest one")
+        });
+    }
+    let reversal = match ground.allow_others {
+        true => workspace.prepare_undo(None)?,
+        false => workspace.prepare_own_undo(session.id, None)?,
+    };
+    let (Reversal::Files { operation, .. } | Reversal::Log { operation, .. }) = reversal;
+    Ok(operation.id)
+}

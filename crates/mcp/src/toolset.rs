@@ -1,0 +1,307 @@
+//! What stepback offers to agents: its tools, resources and prompts, over a workspace that the host opens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use stepback_engine::Workspace;
+use stepback_model::record::Session;
+use stepback_model::time::Timestamp;
+use stepback_store::port::CommitMark;
+
+use crate::plans::Plans;
+use crate::rpc::{INTERNAL_ERROR, Refusal};
+use crate::schema;
+use crate::service::{About, Asked, Service};
+use crate::session_lookup::{self, SessionCache, SessionHint};
+use crate::tool_error::ToolError;
+use crate::tools::{self, Args, Tool};
+use crate::{completion, prompts, resources};
+
+/// Told to a model before it uses anything.
+const INSTRUCTIONS: &str = "\
+stepback records this session: every step and every change of a file can be looked at and taken back, and what you think is \
+kept on a board that survives compactions. After a compaction, or when you do not know where you stand, call `recover` first. \
+While debugging, put suspicions (`hypothesis`), what speaks for and against them (`evidence`) and open questions (`gap`) on \
+the board as you go; `next` ranks what to do. Before something risky call `checkpoint`; `rewind_plan` and `rewind_apply` take \
+back what you changed; `experiment` tries something out on a branch. A point is `#42`, `@-3`, a label, `tool:Bash:last`, `error:last` or `10 minutes ago`.";
+
+/// Whoever knows the workspace.
+pub trait Host: Send + Sync {
+    /// Opens the workspace and does some work in it. One that nobody knows yet is registered if `make` says so.
+    fn with_workspace(
+        &self,
+        make: bool,
+        work: &mut dyn FnMut(&Workspace<'_>) -> Result<(), ToolError>,
+    ) -> Result<(), ToolError>;
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whose server this is.
+    pub whose: SessionHint,
+    /// Whether it may write into sessions of others, and take back what they did.
+    pub allow_others: bool,
+    /// Whether it may run commands for checks. Whoever starts the server could; whoever reaches it over a network could not.
+    pub allow_commands: bool,
+}
+
+/// The tools, resources and prompts of stepback.
+pub struct ToolServer<H> {
+    host: H,
+    options: Options,
+    joined: SessionCache,
+    plans: Arc<Plans>,
+    tools: Vec<Tool>,
+}
+
+/// Where a tool does its work.
+pub struct ToolContext<'g> {
+    /// The workspace.
+    pub workspace: &'g Workspace<'g>,
+    /// The request.
+    pub asked: &'g Asked<'g>,
+    /// What time it is.
+    pub now: Timestamp,
+    /// Whether others' sessions may be written to.
+    pub allow_others: bool,
+    /// Whether commands may be run.
+    pub allow_commands: bool,
+    /// Plans that were shown.
+    pub plans: &'g Plans,
+    whose: &'g SessionHint,
+    joined: &'g SessionCache,
+    named: Option<&'g str>,
+    writes: bool,
+}
+
+impl ToolContext<'_> {
+    /// The session this server speaks for.
+    pub fn own(&self) -> Result<Session, ToolError> {
+        self.whose.find(self.workspace, self.joined, self.asked.client, self.now)
+    }
+
+    /// The session that a call is about: the one it names, else our own. Only our own may be written to, unless more is
+    /// allowed.
+    pub fn session(&self) -> Result<Session, ToolError> {
+        let Some(named) = self.named else { return self.own() };
+        let session = self.workspace.find_session(named)?;
+        if self.writes && !self.allow_others {
+            let own = self.own()?;
+            if own.id != session.id {
+                return Err(ToolError::new(format!(
+                    "session {} is not yours: you may look at it, and change only your own ({} {})",
+                    session.id.short(),
+                    own.agent,
+                    own.id.short()
+                ))
+                .hint("leave \"session\" out; a person can allow more by starting this server with --allow-others"));
+            }
+        }
+        Ok(session)
+    }
+
+    /// Sessions of agents that are at work here, our own among them.
+    pub fn at_work(&self) -> Result<Vec<Session>, ToolError> {
+        session_lookup::at_work(self.workspace, self.now)
+    }
+
+    /// A path as somebody in the workspace writes it, relative to its root.
+    pub fn relative(&self, path: &str) -> String {
+        let inside = std::path::Path::new(path).strip_prefix(&self.workspace.root);
+        let path = inside.map_or_else(|_| path.to_owned(), |inside| inside.to_string_lossy().into_owned());
+        path.trim_start_matches("./").to_owned()
+    }
+
+    /// The session that was named, if one was.
+    pub fn named_session(&self) -> Result<Option<Session>, ToolError> {
+        self.named.map(|_| self.session()).transpose()
+    }
+}
+
+impl<H: Host> ToolServer<H> {
+    /// Over a workspace that `host` opens.
+    pub fn new(host: H, options: Options) -> Self {
+        Self::with_plans(host, options, Arc::default())
+    }
+
+    /// The same, with plans that outlive it: a server over HTTP makes a new desk for every request.
+    pub fn with_plans(host: H, options: Options, plans: Arc<Plans>) -> Self {
+        let tools = tools::all(options.allow_others);
+        Self { host, options, joined: SessionCache::default(), plans, tools }
+    }
+
+    fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Does some work in the workspace.
+    pub(crate) fn on_ground<T>(
+        &self,
+        asked: &Asked<'_>,
+        (make, writes): (bool, bool),
+        named: Option<&str>,
+        work: impl FnOnce(&ToolContext<'_>) -> Result<T, ToolError>,
+    ) -> Result<T, ToolError> {
+        let mut work = Some(work);
+        let mut done = None;
+        self.host.with_workspace(make, &mut |workspace| {
+            let ground = ToolContext {
+                workspace,
+                asked,
+                now: workspace.engine.env.now(),
+                allow_others: self.options.allow_others,
+                allow_commands: self.options.allow_commands,
+                plans: &self.plans,
+                whose: &self.options.whose,
+                joined: &self.joined,
+                named,
+                writes,
+            };
+            if let Some(work) = work.take() {
+                done = Some(work(&ground)?);
+            }
+            Ok(())
+        })?;
+        done.ok_or_else(|| ToolError::new("the workspace was not opened"))
+    }
+
+    fn call_tool(
+        &self,
+        asked: &Asked<'_>,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+    ) -> Result<tools::Reply, ToolError> {
+        let mut arguments = Value::Object(arguments);
+        // Nobody's session but one's own can be named in a call that writes; what is named is looked at before it is refused.
+        let named = arguments.as_object_mut().and_then(|arguments| {
+            let declared = tool.input["properties"].get("session").is_some();
+            if declared { arguments.get("session").cloned() } else { arguments.remove("session") }
+        });
+        if let Some(why) = schema::misfit(&tool.input, &arguments) {
+            return Err(ToolError::new(format!("{}: {why}", tool.name)));
+        }
+        let named = match &named {
+            None => None,
+            Some(Value::String(named)) => Some(named.as_str()),
+            Some(_) => return Err(ToolError::new(format!("{}: session must be a text", tool.name))),
+        };
+        let args = Args::new(tool.name, arguments);
+        self.on_ground(asked, (tool.makes, !tool.hints.read_only), named, |ground| {
+            if named.is_some() {
+                // Also by a tool that does not look at it: who names a session of others means it.
+                ground.session()?;
+            }
+            (tool.run)(ground, &args)
+        })
+    }
+}
+
+impl<H: Host> Service for ToolServer<H> {
+    fn about(&self) -> About {
+        About {
+            name: "stepback",
+            title: "stepback: time travel for agents",
+            version: env!("CARGO_PKG_VERSION"),
+            instructions: INSTRUCTIONS,
+        }
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        self.tools.iter().map(Tool::document).collect()
+    }
+
+    fn is_slow(&self, tool: &str) -> bool {
+        self.tool(tool).is_some_and(|tool| tool.slow)
+    }
+
+    fn call(&self, asked: &Asked<'_>, tool: &str, arguments: Map<String, Value>) -> Result<Value, Refusal> {
+        let Some(tool) = self.tool(tool) else {
+            let shown: String = tool.chars().take(80).collect();
+            return Err(Refusal::params(format!("there is no tool \"{shown}\": tools/list has all of them")));
+        };
+        Ok(match self.call_tool(asked, tool, arguments) {
+            Ok(reply) => json!({
+                "content": [{ "type": "text", "text": reply.text }],
+                "structuredContent": reply.structured,
+                "isError": false,
+            }),
+            Err(trouble) => json!({
+                "content": [{ "type": "text", "text": trouble.text() }],
+                "isError": true,
+            }),
+        })
+    }
+
+    fn resources(&self, asked: &Asked<'_>, cursor: Option<&str>) -> Result<Value, Refusal> {
+        let listed = self.on_ground(asked, (false, false), None, |ground| resources::list(ground, cursor));
+        match (listed, cursor) {
+            // Where nothing is recorded yet there is what there always is; who reads it hears what is missing.
+            (Err(_), None) => Ok(resources::always()),
+            (listed, _) => listed.map_err(refused),
+        }
+    }
+
+    fn templates(&self) -> Vec<Value> {
+        resources::templates()
+    }
+
+    fn read(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<Value>, Refusal> {
+        self.on_ground(asked, (true, false), None, |ground| resources::read(ground, uri)).map_err(refused)
+    }
+
+    fn tells(&self) -> bool {
+        true
+    }
+
+    fn mark(&self, asked: &Asked<'_>, uri: &str) -> Result<Option<String>, Refusal> {
+        self.on_ground(asked, (true, false), None, |ground| resources::mark(ground, uri)).map_err(refused)
+    }
+
+    fn wait(&self, seen: Option<u64>, patience: Duration) -> Result<u64, Refusal> {
+        let mut now = 0;
+        let waited = self.host.with_workspace(true, &mut |workspace| {
+            let store = workspace.store();
+            now = match seen {
+                Some(seen) => store.wait_for_commit(CommitMark(seen), patience)?.0,
+                None => store.commit_seq()?.0,
+            };
+            Ok(())
+        });
+        waited.map(|()| now).map_err(refused)
+    }
+
+    fn prompts(&self) -> Vec<Value> {
+        prompts::all()
+    }
+
+    fn prompt(
+        &self,
+        asked: &Asked<'_>,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<Value, Refusal> {
+        prompts::check(name, arguments)?;
+        let named = arguments.get("session").and_then(Value::as_str);
+        self.on_ground(asked, (true, false), named, |ground| prompts::get(ground, name, arguments))
+            .map_err(refused)
+    }
+
+    fn complete(
+        &self,
+        asked: &Asked<'_>,
+        reference: &Map<String, Value>,
+        argument: &str,
+        begins: &str,
+    ) -> Result<Vec<String>, Refusal> {
+        completion::check(reference)?;
+        self.on_ground(asked, (true, false), None, |ground| completion::of(ground, argument, begins))
+            .map_err(refused)
+    }
+}
+
+/// What goes wrong outside of tools is told as the protocol has it.
+fn refused(trouble: ToolError) -> Refusal {
+    Refusal::new(INTERNAL_ERROR, trouble.text())
+}

@@ -1,0 +1,198 @@
+//! What to do next, ranked.
+//!
+//! Everything that is open gets a score, and the highest comes first:
+//!
+//! - a **gap** that waits for no other: its criticality (1, 2, 4 or 8), times one more than what it holds up, gaps behind it
+//!   included, divided by how long it takes (1 for up to ten minutes, 2 for twenty, …);
+//! - a **hypothesis** that is open: how much there is to learn, in bits (1 at 0.5, less towards certainty), times one more than
+//!   the hypotheses that stand and fall with it, times 2, and once more times 1.5 if a check of it is ready to be run;
+//! - a **contradiction** that is open: its severity (1, 2, 4 or 8), times 1.5.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::apply::{short, shown};
+use crate::ids::{ContradictionId, GapId, HypothesisId, Item, VerificationId};
+use crate::item::{ContradictionStatus, Gap, GapStatus, OnOutcome};
+use crate::mind::Mind;
+
+/// Something that could be done next.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Action {
+    /// What it is about.
+    pub item: Item,
+    /// What to do.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// A command that does it or is where it ends.
+    pub command: String,
+    /// How much there is to gain.
+    pub score: f64,
+}
+
+impl Mind {
+    /// What could be done next, the best first.
+    pub fn next_actions(&self) -> Vec<Action> {
+        let mut actions = self.gap_actions();
+        actions.extend(self.hypothesis_actions());
+        actions.extend(self.contradiction_actions());
+        actions.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.item.cmp(&b.item)));
+        actions
+    }
+
+    /// Gaps that can be filled now, the best first.
+    pub fn gap_actions(&self) -> Vec<Action> {
+        let is_open = |id: &GapId| self.gaps.get(id.0).is_some_and(|gap| gap.status == GapStatus::Open);
+        let mut actions: Vec<Action> = self
+            .gaps
+            .iter()
+            .filter(|(number, gap)| is_open(&GapId(*number)) && !gap.after.iter().any(is_open))
+            .map(|(number, gap)| self.gap_action(GapId(number), gap))
+            .collect();
+        actions.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.item.cmp(&b.item)));
+        actions
+    }
+
+    fn gap_action(&self, id: GapId, gap: &Gap) -> Action {
+        let (held_up, behind) = self.held_up(id);
+        let effort = (gap.minutes.unwrap_or(10.0) / 10.0).max(1.0);
+        let score = gap.criticality.weight() * (1.0 + held_up.len() as f64 + behind as f64) / effort;
+        let plan = self.plan_for(|act| matches!(act, OnOutcome::Fill(gap) if *gap == id));
+        let mut why = format!("it is {}", gap.criticality.as_str());
+        if !held_up.is_empty() {
+            let names: Vec<Item> = held_up.into_iter().collect();
+            why.push_str(&format!(" and holds up {}", crate::diff::listed(&names)));
+        }
+        if behind > 0 {
+            why.push_str(&format!(
+                "; {behind} more gap{} wait{} for it",
+                plural(behind),
+                if behind == 1 { "s" } else { "" }
+            ));
+        }
+        let (what, command) = match (plan, &gap.strategy) {
+            (Some(plan), _) => (
+                format!("run {plan} to answer: {}", short(&gap.question)),
+                format!("stepback verify run {plan}"),
+            ),
+            (None, Some(strategy)) => (
+                format!("find out: {} ({})", short(&gap.question), short(strategy)),
+                format!("stepback gap fill {id} \"…\""),
+            ),
+            (None, None) => {
+                (format!("find out: {}", short(&gap.question)), format!("stepback gap fill {id} \"…\""))
+            }
+        };
+        Action { item: id.into(), what, why, command, score }
+    }
+
+    /// What a gap and those behind it hold up, and how many of those there are.
+    fn held_up(&self, id: GapId) -> (BTreeSet<Item>, usize) {
+        let mut seen = BTreeSet::from([id]);
+        let mut wave = vec![id];
+        let mut items = BTreeSet::new();
+        while let Some(at) = wave.pop() {
+            items.extend(self.gaps.get(at.0).into_iter().flat_map(|gap| gap.blocks.iter().copied()));
+            for (number, _) in
+                self.gaps.iter().filter(|(_, gap)| gap.status == GapStatus::Open && gap.after.contains(&at))
+            {
+                if seen.insert(GapId(number)) {
+                    wave.push(GapId(number));
+                }
+            }
+        }
+        (items, seen.len() - 1)
+    }
+
+    /// The newest check that has an effect of this kind and was not run yet.
+    fn plan_for(&self, test: impl Fn(&OnOutcome) -> bool) -> Option<VerificationId> {
+        let was_run = |id: VerificationId| self.runs.iter().any(|(_, run)| run.verification == id);
+        self.verifications
+            .iter()
+            .rev()
+            .filter(|(_, plan)| plan.on_pass.iter().chain(&plan.on_fail).any(&test))
+            .map(|(number, _)| VerificationId(number))
+            .find(|id| !was_run(*id))
+    }
+
+    /// Hypotheses to test, the best first.
+    pub fn hypothesis_actions(&self) -> Vec<Action> {
+        let confidences = self.confidences();
+        let mut actions: Vec<Action> = self
+            .hypotheses
+            .iter()
+            .filter(|(_, hypothesis)| hypothesis.status.is_open())
+            .map(|(number, hypothesis)| {
+                let id = HypothesisId(number);
+                let sure = confidences.get(&number).copied().unwrap_or(0.5);
+                let below = self
+                    .hypotheses
+                    .iter()
+                    .filter(|(_, h)| h.parent == Some(id) && h.status.is_open())
+                    .count();
+                let plan = self.plan_for(
+                    |act| matches!(act, OnOutcome::Evidence { hypothesis, .. } if *hypothesis == id),
+                );
+                let ready = if plan.is_some() { 1.5 } else { 1.0 };
+                let bits = bits(sure);
+                let mut why = format!("at {} there are {bits:.2} bits to learn", shown(sure));
+                if below > 0 {
+                    why.push_str(&format!("; {below} more stand{} and fall{} with it", s(below), s(below)));
+                }
+                let (what, command) = match plan {
+                    Some(plan) => (
+                        format!("run {plan} to test {id}: {}", short(&hypothesis.statement)),
+                        format!("stepback verify run {plan}"),
+                    ),
+                    None => (
+                        format!("test {id}: {}", short(&hypothesis.statement)),
+                        format!("stepback evidence add {id} \"…\" --strength …"),
+                    ),
+                };
+                Action {
+                    item: id.into(),
+                    what,
+                    why,
+                    command,
+                    score: bits * (1.0 + below as f64) * 2.0 * ready,
+                }
+            })
+            .collect();
+        actions.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.item.cmp(&b.item)));
+        actions
+    }
+
+    fn contradiction_actions(&self) -> Vec<Action> {
+        self.contradictions
+            .iter()
+            .filter(|(_, known)| known.status == ContradictionStatus::Open)
+            .map(|(number, known)| {
+                let id = ContradictionId(number);
+                Action {
+                    item: id.into(),
+                    what: format!("settle {id}: {}", known.suggestion),
+                    why: format!("{} ({})", short(&known.reason), known.severity.as_str()),
+                    command: format!("stepback contradiction resolve {id} \"…\""),
+                    score: known.severity.weight() * 1.5,
+                }
+            })
+            .collect()
+    }
+}
+
+/// How much one would learn from knowing whether something of this probability is so.
+fn bits(p: f64) -> f64 {
+    let part = |p: f64| if p <= 0.0 || p >= 1.0 { 0.0 } else { -p * p.log2() };
+    part(p) + part(1.0 - p)
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// The ending of a verb.
+fn s(count: usize) -> &'static str {
+    if count == 1 { "s" } else { "" }
+}

@@ -1,0 +1,83 @@
+//! Several questions in one way to the server and back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::join;
+use stepback_model::ids::{SessionId, StepId};
+use stepback_model::record::Session;
+use stepback_store::StoreError;
+use stepback_store::port::{Answers, Questions};
+
+use crate::optimistic_cache::{ReliedOn, Version};
+use crate::rows::{self, Record};
+use crate::{PostgresStore, text};
+
+/// Sessions, and which transaction wrote each.
+const SEEN: &str = "SELECT id, workspace, agent, started_at, info::text, xmin::text FROM stepback_sessions";
+
+/// The epoch, which of some steps are stored, and where references point. One statement sees all of it at one moment.
+///
+/// The usual question is about one step of one session, and then says so: of a list of any length the server makes a new plan
+/// every time, which takes longer than the answer.
+fn look_sql(steps: usize, names: usize) -> String {
+    let step = if steps == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
+    let references = match names {
+        1 => "ARRAY[(SELECT value FROM stepback_refs WHERE name = ($2::text[])[1])]",
+        _ => {
+            "ARRAY(SELECT r.value FROM unnest($2::text[]) WITH ORDINALITY asked (name, place)
+                LEFT JOIN stepback_refs r USING (name) ORDER BY place)"
+        }
+    };
+    format!(
+        "SELECT epoch, ARRAY(SELECT id FROM stepback_steps WHERE id {step}), {references} FROM stepback_meta"
+    )
+}
+
+impl PostgresStore {
+    pub(crate) fn current_epoch(&self) -> Result<u64, StoreError> {
+        let sql = "SELECT epoch FROM stepback_meta";
+        let row = self.pool.ask(async |connection| connection.row(sql, &[]).await)?;
+        Ok(rows::get::<i64>(&row.ok_or_else(without_meta)?, 0)? as u64)
+    }
+
+    pub(crate) fn answers(&self, questions: &Questions<'_>) -> Result<Answers, StoreError> {
+        let steps: Vec<&[u8]> = questions.steps.iter().map(|step| step.as_bytes().as_slice()).collect();
+        let names: Vec<_> = questions.references.iter().map(|name| text::stored(name)).collect();
+        let sessions: Vec<&[u8]> =
+            questions.sessions.iter().map(|session| session.as_bytes().as_slice()).collect();
+        let (row, met) = self.pool.ask(async |connection| {
+            let look = connection.prepared(&look_sql(steps.len(), names.len())).await?;
+            let one = if sessions.len() == 1 { "= ($1::bytea[])[1]" } else { "= ANY($1)" };
+            let meet = connection.prepared(&format!("{SEEN} WHERE id {one}")).await?;
+            let client = &connection.client;
+            // The epoch first: what is freed after this look is then noticed.
+            let (row, met) =
+                join(client.query_opt(&look, &[&steps, &names]), client.query(&meet, &[&sessions])).await;
+            Ok((row?, met?))
+        })?;
+        let row = row.ok_or_else(without_meta)?;
+        let wrong = || StoreError::Corrupt { what: "an id of another length".into() };
+        let step = |bytes: &[u8]| StepId::from_slice(bytes).ok_or_else(wrong);
+        let stored = rows::get::<Vec<&[u8]>>(&row, 1)?.into_iter().map(step).collect::<Result<_, _>>()?;
+        let references = rows::get::<Vec<Option<&[u8]>>>(&row, 2)?;
+        let references = references.into_iter().map(|value| value.map(step).transpose());
+        let references = references.collect::<Result<Vec<_>, _>>()?;
+        let seen = met.iter().map(|row| Ok((Session::read(row)?, rows::get(row, 5)?)));
+        let seen = seen.collect::<Result<Vec<(Session, Version)>, StoreError>>()?;
+        self.remember(seen.iter().map(|(session, _)| (session.id, session.workspace)));
+        let met: HashMap<SessionId, Session> =
+            seen.iter().map(|(session, _)| (session.id, session.clone())).collect();
+        let sessions = questions.sessions.iter().map(|session| met.get(session).cloned()).collect();
+        let epoch = rows::get::<i64>(&row, 0)? as u64;
+        let named: Vec<_> = questions.references.iter().cloned().zip(references.iter().copied()).collect();
+        let versions = seen.iter().map(|(session, version)| (session.id, version.clone()));
+        let relied_on = ReliedOn::seen(versions, named.clone());
+        self.recall.saw(self.pool.dialed(), epoch, seen.into_iter(), named.into_iter());
+        Ok(Answers { epoch, stored, references, sessions, relied_on: Some(Arc::new(relied_on)) })
+    }
+}
+
+fn without_meta() -> StoreError {
+    StoreError::Corrupt { what: "stepback_meta is empty".into() }
+}

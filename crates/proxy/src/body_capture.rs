@@ -1,0 +1,316 @@
+//! Copies of bodies for the record: bounded each and all together, decompressed, and in the end text.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stepback_exchange::Chunks;
+
+use crate::decode::{Decoded, Decoder};
+
+/// So many bytes may go into a decoder without anything coming out before nobody doubts it.
+const UNPROVEN: usize = 1 << 16;
+
+/// Bytes that all copies share.
+pub(crate) struct Budget {
+    held: AtomicU64,
+    most: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self { held: AtomicU64::new(0), most })
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        self.held
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+                held.checked_add(bytes).filter(|sum| *sum <= self.most)
+            })
+            .is_ok()
+    }
+}
+
+/// A share of the budget, given back when it is dropped.
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A copy of a body that is on its way.
+pub(crate) struct BodyCapture {
+    share: Share,
+    most: u64,
+    bytes: Vec<u8>,
+    /// How many bytes passed, as they were carried.
+    pub(crate) passed: u64,
+    left_out: u64,
+    decoder: Option<Decoder>,
+    /// What went into the decoder before anything came out, in case that it is not what it says it is.
+    unproven: Vec<u8>,
+    /// Whether what is kept is free of compression.
+    decoded: bool,
+    full: bool,
+    chunks: Chunks,
+    /// When the last piece came.
+    last: u64,
+    /// Where the event begins that is not complete yet, and how far an end of it was looked for.
+    event: usize,
+    searched: usize,
+}
+
+/// A copy that is complete.
+pub(crate) struct Text {
+    pub(crate) body: String,
+    pub(crate) chunks: Chunks,
+    pub(crate) left_out: u64,
+    /// Whether the body is without compression.
+    pub(crate) decoded: bool,
+    pub(crate) share: Share,
+}
+
+impl BodyCapture {
+    /// An empty one; `encoding` is the body's `content-encoding`.
+    pub(crate) fn new(budget: &Arc<Budget>, most: u64, encoding: Option<&str>) -> Self {
+        let encoding = encoding.filter(|encoding| !encoding.trim().eq_ignore_ascii_case("identity"));
+        let decoder = encoding.and_then(Decoder::of);
+        Self {
+            share: Share { budget: Arc::clone(budget), bytes: 0 },
+            most,
+            bytes: Vec::new(),
+            passed: 0,
+            left_out: 0,
+            decoded: encoding.is_none() || decoder.is_some(),
+            decoder,
+            unproven: Vec::new(),
+            full: false,
+            chunks: Chunks::default(),
+            last: 0,
+            event: 0,
+            searched: 0,
+        }
+    }
+
+    /// Takes a piece in and returns what was kept of it. One that cannot be decompressed is kept as it is.
+    pub(crate) fn push(&mut self, after: u64, piece: &[u8]) -> &[u8] {
+        self.passed += piece.len() as u64;
+        self.last = after;
+        if self.full {
+            self.left_out += piece.len() as u64;
+            return &[];
+        }
+        let before = self.bytes.len();
+        let room = usize::try_from(self.most).unwrap_or(usize::MAX).saturating_sub(before);
+        match self.decoder.as_mut().map(|decoder| decoder.push(piece, room)) {
+            None => self.keep(piece, room),
+            Some(Decoded::Bytes(bytes)) => {
+                if !bytes.is_empty() {
+                    self.unproven = Vec::new();
+                } else if before == 0 && self.unproven.len() < UNPROVEN {
+                    self.unproven.extend_from_slice(piece);
+                }
+                self.keep(&bytes, room);
+            }
+            Some(Decoded::TooMuch(bytes)) => {
+                self.keep(&bytes, room);
+                self.full = true;
+                // How much more it would have been is not known; that there was more is.
+                self.left_out += 1;
+            }
+            Some(Decoded::Broken(bytes)) if before > 0 || !bytes.is_empty() => {
+                self.not_decoded();
+                self.keep(&bytes, room);
+            }
+            Some(Decoded::Broken(_)) => {
+                let mut raw = self.not_decoded();
+                raw.extend_from_slice(piece);
+                self.keep(&raw, room);
+            }
+        }
+        let kept = self.bytes.len() - before;
+        if kept > 0 {
+            self.chunks.push(after, kept as u64);
+        }
+        &self.bytes[before..]
+    }
+
+    /// From here on bytes are kept as they are. Returns those that were waiting for the decoder.
+    fn not_decoded(&mut self) -> Vec<u8> {
+        self.decoder = None;
+        self.decoded = false;
+        std::mem::take(&mut self.unproven)
+    }
+
+    fn keep(&mut self, piece: &[u8], room: usize) {
+        let fits = piece.len().min(room);
+        if self.share.budget.take(fits as u64) {
+            self.share.bytes += fits as u64;
+            self.bytes.extend_from_slice(&piece[..fits]);
+            self.left_out += (piece.len() - fits) as u64;
+            self.full = fits < piece.len();
+        } else {
+            self.left_out += piece.len() as u64;
+            self.full = true;
+        }
+    }
+
+    /// What is kept of the event that this piece completes, and of those behind it; `None` while the event goes on.
+    pub(crate) fn completed_events(&mut self) -> Option<&[u8]> {
+        // A blank line may lie across two pieces, so the search begins a little before what is new.
+        let from = self.searched.saturating_sub(3).max(self.event);
+        self.searched = self.bytes.len();
+        let end = end_of_last_event(&self.bytes[from..])? + from;
+        let start = std::mem::replace(&mut self.event, end);
+        Some(&self.bytes[start..end])
+    }
+
+    /// What was kept, as text.
+    pub(crate) fn text(mut self) -> Text {
+        if !self.unproven.is_empty() {
+            // It ended before anything came out.
+            let raw = self.not_decoded();
+            let room = usize::try_from(self.most).unwrap_or(usize::MAX);
+            self.keep(&raw, room);
+            self.chunks.push(self.last, self.bytes.len() as u64);
+        }
+        let mut chunks = self.chunks;
+        let body = match String::from_utf8(self.bytes) {
+            Ok(body) => body,
+            Err(error) => lossy(error.as_bytes(), &mut chunks),
+        };
+        Text { body, chunks, left_out: self.left_out, decoded: self.decoded, share: self.share }
+    }
+}
+
+/// Where the last blank line of a stream ends.
+fn end_of_last_event(bytes: &[u8]) -> Option<usize> {
+    let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
+    ends.into_iter().filter_map(|end| memchr::memmem::rfind(bytes, end).map(|at| at + end.len())).max()
+}
+
+/// Bytes as far as they can be shown, with sizes of chunks that fit what became of them.
+fn lossy(bytes: &[u8], chunks: &mut Chunks) -> String {
+    let mut body = String::with_capacity(bytes.len());
+    let mut read = 0usize;
+    let mut chunk_end = 0u64;
+    let mut at = 0usize;
+    let mut ends = Vec::with_capacity(chunks.0.len());
+    // For every chunk: where its end lies in the text. An end within a character that cannot be shown moves behind it.
+    let mut note = |read: usize, piece: usize, written: usize, shown: usize| {
+        while at < chunks.0.len() {
+            let end = usize::try_from(chunk_end + chunks.0[at].bytes).unwrap_or(usize::MAX);
+            if end > read + piece {
+                break;
+            }
+            ends.push(if piece == shown { written + (end - read) } else { written + shown } as u64);
+            chunk_end = end as u64;
+            at += 1;
+        }
+    };
+    for part in bytes.utf8_chunks() {
+        let (valid, invalid) = (part.valid(), part.invalid());
+        note(read, valid.len(), body.len(), valid.len());
+        body.push_str(valid);
+        read += valid.len();
+        if !invalid.is_empty() {
+            let sign = char::REPLACEMENT_CHARACTER;
+            // One byte shown as three, or three as three: the length alone does not tell, so it is never taken as equal.
+            note(read, invalid.len(), body.len() + sign.len_utf8(), 0);
+            body.push(sign);
+            read += invalid.len();
+        }
+    }
+    let mut before = 0;
+    for (chunk, end) in chunks.0.iter_mut().zip(ends) {
+        chunk.bytes = end - before;
+        before = end;
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(budget: u64, most: u64) -> BodyCapture {
+        BodyCapture::new(&Budget::new(budget), most, None)
+    }
+
+    #[test]
+    fn chunks_fit_the_text_whatever_the_bytes_are() {
+        let mut copy = copy(1000, 1000);
+        for (after, piece) in
+            [&b"a\xff"[..], &b"\xe2\x82"[..], &b"\xac!"[..], &b"\xf0\x9f"[..]].into_iter().enumerate()
+        {
+            copy.push(after as u64, piece);
+        }
+        let text = copy.text();
+        assert_eq!(text.body, "a\u{fffd}\u{20ac}!\u{fffd}");
+        let sizes: Vec<u64> = text.chunks.0.iter().map(|chunk| chunk.bytes).collect();
+        assert_eq!(sizes.iter().sum::<u64>(), text.body.len() as u64);
+        assert_eq!(sizes, [4, 2, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_counted() {
+        let mut copy = copy(1000, 5);
+        copy.push(1, b"abc");
+        copy.push(2, b"defg");
+        copy.push(3, b"hi");
+        let text = copy.text();
+        assert_eq!((text.body.as_str(), text.left_out), ("abcde", 4));
+        assert_eq!(text.chunks.to_string(), "1+3 1+2");
+    }
+
+    #[test]
+    fn all_copies_share_one_budget_and_give_it_back() {
+        let budget = Budget::new(10);
+        let mut first = BodyCapture::new(&budget, 100, None);
+        let mut second = BodyCapture::new(&budget, 100, None);
+        first.push(0, b"12345678");
+        second.push(0, b"123");
+        let text = second.text();
+        assert_eq!((text.body.as_str(), text.left_out), ("", 3));
+        drop(first);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn events_are_seen_when_they_are_whole() {
+        let mut copy = copy(1000, 1000);
+        copy.push(0, b"data: a\n");
+        assert_eq!(copy.completed_events(), None);
+        copy.push(1, b"\ndata: b\r\n\r");
+        assert_eq!(copy.completed_events(), Some(&b"data: a\n\n"[..]));
+        copy.push(2, b"\ndata: c");
+        assert_eq!(copy.completed_events(), Some(&b"data: b\r\n\r\n"[..]));
+        assert_eq!(copy.completed_events(), None);
+    }
+
+    #[test]
+    fn plain_text_that_claims_to_be_packed_is_kept() {
+        let mut copy = BodyCapture::new(&Budget::new(1000), 1000, Some("gzip"));
+        copy.push(0, b"{\"error\":");
+        copy.push(1, b"\"no\"}");
+        let text = copy.text();
+        assert_eq!((text.body.as_str(), text.decoded), ("{\"error\":\"no\"}", false));
+        assert_eq!(text.chunks.to_string(), "1+14");
+
+        let mut copy = BodyCapture::new(&Budget::new(1000), 1000, Some("gzip"));
+        copy.push(7, b"short");
+        let text = copy.text();
+        assert_eq!(
+            (text.body.as_str(), text.decoded, text.chunks.to_string().as_str()),
+            ("short", false, "7+5")
+        );
+    }
+}

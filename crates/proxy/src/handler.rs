@@ -1,0 +1,156 @@
+//! What becomes of one request.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use stepback_exchange::Wire;
+
+use crate::body::{AnswerBody, RequestBody};
+use crate::connect::{AnyBody, AnyError};
+use crate::forward::{self, Sending};
+use crate::headers;
+use crate::recording::{Head, Recording, RequestRecorder};
+use crate::refusal::document;
+use crate::state::{ProxyState, count};
+use crate::{Decision, replay, tunnel};
+
+/// What is given back to the agent. An error breaks the connection.
+pub(crate) type ProxyResult = Result<Response<AnswerBody>, AnyError>;
+
+/// Answers a request.
+pub(crate) async fn handle(shared: Arc<ProxyState>, request: Request<Incoming>) -> ProxyResult {
+    let arrived = (SystemTime::now(), Instant::now());
+    count(&shared.counts.requests);
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let wire = Wire::of(request.method().as_str(), &path);
+    if request.method() == Method::CONNECT {
+        let message =
+            "stepback proxy: this is no proxy for connections. Set it as the base URL of the agent's model.";
+        return given(&shared, wire, None, 405, message).await;
+    }
+    if tunnel::is_asked(request.headers()) {
+        // What goes through a tunnel is neither recorded nor replayed. Agents that try one first fall back to HTTP.
+        if shared.answers.is_some() || Wire::of("POST", &path).is_some() {
+            let message =
+                "stepback proxy: no WebSocket here, so that the exchange can be recorded. Use HTTP instead.";
+            return given(&shared, wire, None, StatusCode::UPGRADE_REQUIRED.as_u16(), message).await;
+        }
+        return tunnel::open(&shared, request, &path).await;
+    }
+    let head = Head {
+        wire,
+        method: request.method().as_str().to_owned(),
+        path: headers::without_secret_parameters(&path),
+        headers: headers::recordable(request.headers()),
+    };
+    let (parts, body) = request.into_parts();
+    if shared.answers.is_some() {
+        return decide(&shared, parts, body, &path, head, arrived).await;
+    }
+    let (body, recording): (AnyBody, _) = match wire {
+        None => (body.map_err(Into::into).boxed_unsync(), None),
+        Some(_) => {
+            let copy = shared.copy(encoding(&parts));
+            let asked = RequestRecorder::coming(&shared, shared.new_id(), head, arrived, copy);
+            let body = RequestBody::new(body.map_err(AnyError::from), Arc::clone(&asked));
+            (body.boxed_unsync(), Some(Recording::new(asked)))
+        }
+    };
+    forward::send(&shared, Sending { parts, body, path: &path, wire, recording }).await
+}
+
+fn encoding(parts: &Parts) -> Option<&str> {
+    parts.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok())
+}
+
+/// Reads the whole request and lets somebody else say what becomes of it.
+async fn decide(
+    shared: &Arc<ProxyState>,
+    mut parts: Parts,
+    body: Incoming,
+    path: &str,
+    head: Head,
+    arrived: (SystemTime, Instant),
+) -> ProxyResult {
+    let (wire, id) = (head.wire, shared.new_id());
+    let most = usize::try_from(shared.limits.recorded_body).unwrap_or(usize::MAX);
+    let body: Bytes = match Limited::new(body, most).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            let message =
+                format!("stepback proxy: the request has more than {most} bytes, too many to be compared.");
+            return given(shared, wire, None, 413, &message).await;
+        }
+        Err(error) => return Err(error),
+    };
+    let mut copy = shared.copy(encoding(&parts));
+    copy.push(0, &body);
+    let asking = {
+        let (shared, head, id) = (Arc::clone(shared), head.clone(), id.clone());
+        tokio::task::spawn_blocking(move || {
+            let (mut request, _share) = head.request(copy);
+            let decision = match &shared.answers {
+                Some(answers) => answers.answer(&id, &mut request),
+                None => Decision::Live,
+            };
+            (request, decision)
+        })
+    };
+    let Ok((request, decision)) = asking.await else {
+        // To ask the model instead could cost money that nobody wanted to spend.
+        let message = "stepback proxy: looking for the recorded answer failed; the model was not asked.";
+        return given(shared, wire, None, 500, message).await;
+    };
+    let changed = (decision == Decision::LiveChanged).then(|| {
+        let body = match &request.body {
+            serde_json::Value::String(text) => Bytes::from(text.clone()),
+            document => Bytes::from(document.to_string()),
+        };
+        (headers::with_secret_parameters(&request.path, path), body)
+    });
+    let recording = wire.map(|_| Recording::new(RequestRecorder::known(shared, id, head, arrived, request)));
+    match (decision, changed) {
+        (Decision::Recorded { response, timing }, _) => {
+            replay::answer(shared, wire, recording, response, timing, arrived.1).await
+        }
+        (Decision::Refuse { status, message }, _) => given(shared, wire, recording, status, &message).await,
+        (_, Some((path, body))) => {
+            parts.headers.remove(header::CONTENT_ENCODING);
+            parts.headers.insert(header::CONTENT_LENGTH, body.len().into());
+            let body = whole(body);
+            forward::send(shared, Sending { parts, body, path: &path, wire, recording }).await
+        }
+        (_, None) => {
+            let body = whole(body);
+            forward::send(shared, Sending { parts, body, path, wire, recording }).await
+        }
+    }
+}
+
+/// A body that is there already.
+pub(crate) fn whole(body: Bytes) -> AnyBody {
+    Full::new(body).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// An answer of our own: an error in the wire's form.
+pub(crate) async fn given(
+    shared: &Arc<ProxyState>,
+    wire: Option<Wire>,
+    mut recording: Option<Recording>,
+    status: u16,
+    message: &str,
+) -> ProxyResult {
+    let response = Response::builder()
+        .status(status)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(whole(document(wire, status, message).into()))?;
+    if let Some(recording) = &mut recording {
+        recording.head(status, response.headers());
+    }
+    Ok(response.map(|body| AnswerBody::new(shared, body, recording)))
+}

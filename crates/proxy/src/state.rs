@@ -1,0 +1,192 @@
+//! What all requests of one proxy share, and the calls of the sink beside their streams.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::body_capture::{BodyCapture, Budget};
+use crate::connect::Models;
+use crate::upstream::Routes;
+use crate::{Answers, Limits, Sink, Stats};
+
+/// So many calls of the sink at once: enough for several that wait for a disk, few enough to leave the streams a processor.
+const SINK_CALLS: usize = 8;
+/// So long is waited for a sink that was late the last time.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(50);
+
+pub(crate) struct ProxyState {
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) answers: Option<Arc<dyn Answers>>,
+    pub(crate) limits: Limits,
+    pub(crate) routes: Routes,
+    pub(crate) models: Models,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) counts: Counts,
+    /// The proxy was told to end, and its patience with running streams is over.
+    pub(crate) ending: AtomicBool,
+    /// The sink was not done in time, and has not been done since.
+    late: AtomicBool,
+    runtime: Handle,
+    sink_calls: Arc<Semaphore>,
+    waiting: Waiting,
+    prefix: String,
+    next: AtomicU64,
+}
+
+/// What [`Stats`] are made of.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) running: AtomicU64,
+    pub(crate) exchanges: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) cut_off: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
+    pub(crate) sink_late: AtomicU64,
+    pub(crate) sink_panicked: AtomicU64,
+}
+
+/// Adds one.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Calls of the sink that are not done, so that an ending proxy can wait for them.
+#[derive(Default)]
+struct Waiting {
+    calls: AtomicUsize,
+    none: Notify,
+}
+
+struct Waits(Arc<ProxyState>);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if self.0.waiting.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.waiting.none.notify_waiters();
+        }
+    }
+}
+
+impl ProxyState {
+    pub(crate) fn new(
+        sink: Arc<dyn Sink>,
+        answers: Option<Arc<dyn Answers>>,
+        limits: Limits,
+        routes: Routes,
+        models: Models,
+        runtime: Handle,
+    ) -> std::io::Result<Arc<Self>> {
+        let mut random = [0u8; 6];
+        getrandom::fill(&mut random).map_err(std::io::Error::other)?;
+        let prefix = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Arc::new(Self {
+            sink,
+            answers,
+            budget: Budget::new(limits.recorded_total),
+            limits,
+            routes,
+            models,
+            counts: Counts::default(),
+            ending: AtomicBool::new(false),
+            late: AtomicBool::new(false),
+            runtime,
+            sink_calls: Arc::new(Semaphore::new(SINK_CALLS)),
+            waiting: Waiting::default(),
+            prefix,
+            next: AtomicU64::new(1),
+        }))
+    }
+
+    /// An id that no other exchange has, here or in another proxy.
+    pub(crate) fn new_id(&self) -> String {
+        format!("{}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn copy(&self, encoding: Option<&str>) -> BodyCapture {
+        BodyCapture::new(&self.budget, self.limits.recorded_body, encoding)
+    }
+
+    /// Runs what `before` resolves to on a thread where it may block, beside everything else.
+    pub(crate) fn spawn_sink_call<B, T>(
+        self: &Arc<Self>,
+        before: impl Future<Output = B> + Send + 'static,
+        work: impl FnOnce(&Self, B) -> T + Send + 'static,
+    ) -> tokio::task::JoinHandle<Option<T>>
+    where
+        B: Send + 'static,
+        T: Send + 'static,
+    {
+        self.waiting.calls.fetch_add(1, Ordering::SeqCst);
+        let waits = Waits(Arc::clone(self));
+        self.runtime.spawn(async move {
+            let before = before.await;
+            let shared = Arc::clone(&waits.0);
+            // The semaphore is never closed.
+            let _slot = Arc::clone(&shared.sink_calls).acquire_owned().await.ok()?;
+            let done = tokio::task::spawn_blocking(move || work(&shared, before)).await.ok();
+            drop(waits);
+            done
+        })
+    }
+
+    /// Calls the sink; if it panics, that is counted and nothing else happens.
+    pub(crate) fn tell(&self, call: impl FnOnce(&dyn Sink)) {
+        if catch_unwind(AssertUnwindSafe(|| call(&*self.sink))).is_err() {
+            count(&self.counts.sink_panicked);
+        }
+    }
+
+    /// How long the end of an answer waits for the sink. One that hangs costs the agent its whole patience once, not with
+    /// every call.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.late.load(Ordering::Relaxed) {
+            true => self.limits.hold.min(LITTLE_PATIENCE),
+            false => self.limits.hold,
+        }
+    }
+
+    /// The end of an answer went out before the sink was done with it.
+    pub(crate) fn was_late(&self) {
+        self.late.store(true, Ordering::Relaxed);
+        count(&self.counts.sink_late);
+    }
+
+    /// The sink is done with an answer.
+    pub(crate) fn is_done(&self) {
+        self.late.store(false, Ordering::Relaxed);
+    }
+
+    /// Waits until the sink was told everything.
+    pub(crate) async fn all_told(&self) {
+        loop {
+            let none = self.waiting.none.notified();
+            if self.waiting.calls.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.counts;
+        Stats {
+            connections: read(&counts.connections),
+            requests: read(&counts.requests),
+            running: read(&counts.running),
+            exchanges: read(&counts.exchanges),
+            failed: read(&counts.failed),
+            cut_off: read(&counts.cut_off),
+            cancelled: read(&counts.cancelled),
+            sink_late: read(&counts.sink_late),
+            sink_panicked: read(&counts.sink_panicked),
+            recorded_bytes: self.budget.held(),
+        }
+    }
+}

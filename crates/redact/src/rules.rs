@@ -1,0 +1,126 @@
+//! The questions asked of every run, the cheap ones first.
+
+use crate::byte_class::{self, DIGIT, DOT, HEX, PLUS_SLASH};
+use crate::window::{Found, View};
+use crate::{entropy, flags, headers, pairs, pem, prefixes, structural, url};
+
+/// The secret that the run is, holds or announces.
+#[inline]
+pub fn run(mut view: View<'_>) -> Option<Found> {
+    let whole = view.start;
+    let before = view.before();
+    if matches!(before, b'\\' | b'%' | b'[' | b';') {
+        view.start += residue(&view);
+    }
+    let undashed = view.start;
+    while view.start < view.end && view.bytes[view.start] == b'-' {
+        view.start += 1;
+    }
+    let dashes = view.start - undashed;
+    if view.start == view.end || is_ordinary(&view, before, dashes) {
+        return None;
+    }
+    closely(&view, dashes, undashed == whole)
+}
+
+/// Whether a few bytes are enough to say that the run is an ordinary word. Nearly all are, so this decides
+/// how fast the scanner is; it must say no wherever one of the questions below could find something.
+#[inline]
+fn is_ordinary(view: &View<'_>, before: u8, dashes: usize) -> bool {
+    let length = view.end - view.start;
+    if dashes > 0 || length >= 23 || prefixes::may_begin(view, view.start) {
+        return false;
+    }
+    let last = view.bytes[view.end - 1];
+    match view.byte(view.end) {
+        b' ' | b'\t' => {
+            !matches!(view.byte(view.end + 1), b'=' | b':' | b' ' | b'\t')
+                && !matches!((length, last | 0x20), (6, b'r') | (5, b'c') | (4, b's') | (8, b'd') | (2, b'y'))
+                && last != b'N'
+        }
+        b'.' => length != 14 && length != 17 && !(length >= 8 && view.bytes[view.start] == b'e'),
+        b'/' | b'+' => length > 1 && byte_class::is(before, PLUS_SLASH | DOT),
+        b':' => view.byte(view.end + 1) == b':',
+        b'"' | b'\'' | b'`' => !matches!(view.byte(view.end + 1), b' ' | b'\t' | b':' | b'=' | b']'),
+        b'>' => before != b'<',
+        b'=' | b'\\' | b'~' => false,
+        _ => true,
+    }
+}
+
+#[inline(never)]
+fn closely(view: &View<'_>, dashes: usize, at_start: bool) -> Option<Found> {
+    let next = view.byte(view.end);
+    if let Some(found) = prefixes::token_at(view, view.start).or_else(|| structural::token(view)) {
+        return Some(found);
+    }
+    // Before what the run announces: replacing only the value would leave the run to the next pass.
+    if let Some(found) = entropy::token(view) {
+        return Some(found);
+    }
+    let announced = match next {
+        b' ' | b'\t' => before_blank(view, dashes),
+        b':' if view.has(view.end, b"://") => url::password(view),
+        b':' if view.run() == b"Private-Lines" => pem::putty_key(view),
+        b':' => pairs::secret(view).or_else(|| flags::pgpass(view)),
+        b'=' | b'"' | b'\'' | b'\\' | b'`' | b'>' => pairs::secret(view),
+        _ => None,
+    };
+    if announced.is_some() {
+        return announced;
+    }
+    if dashes == 1
+        && at_start
+        && view.bytes[view.start] == b'p'
+        && let Some(found) = flags::attached(view)
+    {
+        return Some(found);
+    }
+    None
+}
+
+fn before_blank(view: &View<'_>, dashes: usize) -> Option<Found> {
+    let run = view.run();
+    let last = run[run.len() - 1];
+    if last == b'N' && view.bytes[..view.end].ends_with(b"-----BEGIN") {
+        return pem::key(view);
+    }
+    if dashes == 0 {
+        // `name = value` and `name : value`.
+        if matches!(view.byte(view.skip_blanks(view.end)), b'=' | b':') {
+            return pairs::secret(view);
+        }
+        return match (run.len(), last | 0x20) {
+            (6, b'r') | (5, b'c') | (4, b's') => headers::credentials(view),
+            (8, b'd') | (2, b'y') => flags::after_blank(view, 0),
+            _ => None,
+        };
+    }
+    flags::after_blank(view, dashes)
+}
+
+/// How many bytes at the beginning of the run belong to an escape before it: the `n` of `\n`, the `3D` of
+/// `%3D`, the `31m` of a colour.
+#[inline]
+fn residue(view: &View<'_>) -> usize {
+    match view.before() {
+        b'\\' => escape_residue(view.run()),
+        b'%' if view.run().iter().take(2).filter(|b| byte_class::is(**b, HEX)).count() == 2 => 2,
+        b'[' | b';' => {
+            let run = view.run();
+            let digits = run.iter().take(4).take_while(|b| byte_class::is(**b, DIGIT)).count();
+            if digits > 0 && run.get(digits) == Some(&b'm') { digits + 1 } else { 0 }
+        }
+        _ => 0,
+    }
+}
+
+fn escape_residue(run: &[u8]) -> usize {
+    let hex = |count: usize| run.len() > count && run[1..=count].iter().all(|b| byte_class::is(*b, HEX));
+    match run[0] {
+        b'n' | b't' | b'r' | b'b' | b'f' | b'v' => 1,
+        b'u' if hex(4) => 5,
+        b'x' if hex(2) => 3,
+        _ => 0,
+    }
+}

@@ -1,0 +1,178 @@
+//! Tokens without a prefix of their own, which are known by how their parts are put together.
+
+use crate::byte_class::{self, ALNUM, BASE64, DIGIT, DOT, HEX, LOWER, UPPER, WORD};
+use crate::prefixes::plausible;
+use crate::window::{Found, Then, View};
+
+/// The token of a known shape that begins with the run.
+pub fn token(view: &View<'_>) -> Option<Found> {
+    let length = view.end - view.start;
+    let next = view.byte(view.end);
+    match length {
+        1 if next == b'/' => asana(view),
+        8..=13 if next == b':' => telegram(view),
+        14 if next == b'.' => terraform(view),
+        17 if next == b'.' => airtable(view),
+        _ => None,
+    }
+    .or_else(|| if length >= 8 && next == b'.' && view.run().starts_with(b"eyJ") { jwt(view) } else { None })
+    .or_else(|| if (23..=28).contains(&length) && next == b'.' { discord(view) } else { None })
+    .or_else(|| if next == b'~' && length >= 4 { azure_client_secret(view) } else { None })
+    .or_else(|| if (36..=40).contains(&length) { hexadecimal_with_tail(view) } else { None })
+    .or_else(|| if length == 11 && next == b':' { firebase(view) } else { None })
+}
+
+fn exactly(view: &View<'_>, from: usize, mask: u8, least: usize, most: usize) -> Option<usize> {
+    let end = byte_class::run_end(view.bytes, from, mask, most + 1);
+    (end - from >= least && end - from <= most && !byte_class::is(view.byte(end), WORD)).then_some(end)
+}
+
+/// Three parts of base64url, the first of which is an object.
+fn jwt(view: &View<'_>) -> Option<Found> {
+    let all = WORD | DOT;
+    let end = byte_class::run_end(view.bytes, view.start, all, 12 * 1024);
+    let mut parts = view.bytes[view.start..end].splitn(3, |b| *b == b'.');
+    let (head, payload) = (parts.next()?, parts.next()?);
+    let signature = parts.next()?;
+    let signed = signature.iter().take_while(|b| byte_class::is(**b, WORD)).count() >= 16;
+    if head.len() < 16 || payload.len() < 8 || !signed || !plausible(head) {
+        return None;
+    }
+    let mut found = Found::new(view.start, end, "jwt");
+    if end - view.start == 12 * 1024 {
+        found.then = Then::DropRun(all);
+    } else {
+        while view.bytes[found.end - 1] == b'.' {
+            found.end -= 1;
+        }
+    }
+    Some(found)
+}
+
+/// `123456789:AA…`, the number of a bot and its token, in addresses with `bot` before it.
+fn telegram(view: &View<'_>) -> Option<Found> {
+    let body = view.end + 1;
+    let number = view.run().strip_prefix(b"bot").unwrap_or(view.run());
+    let is_number = (8..=10).contains(&number.len()) && number.iter().all(|b| byte_class::is(*b, DIGIT));
+    if !is_number || !view.has(body, b"AA") {
+        return None;
+    }
+    let end = exactly(view, body, WORD, 35, 35)?;
+    plausible(&view.bytes[body..end]).then(|| Found::new(view.end - number.len(), end, "telegram-bot-token"))
+}
+
+/// The number of a bot in base64, the time, and a signature.
+fn discord(view: &View<'_>) -> Option<Found> {
+    if !matches!(view.byte(view.start), b'M' | b'N' | b'O') {
+        return None;
+    }
+    let time = exactly_until_dot(view, view.end + 1, 6)?;
+    let end = exactly(view, time + 1, WORD, 27, 38)?;
+    let rest = &view.bytes[view.start..end];
+    plausible(rest).then(|| Found::new(view.start, end, "discord-bot-token"))
+}
+
+fn exactly_until_dot(view: &View<'_>, from: usize, length: usize) -> Option<usize> {
+    let end = byte_class::run_end(view.bytes, from, WORD, length + 1);
+    (end - from == length && view.byte(end) == b'.').then_some(end)
+}
+
+/// `….atlasv1.…`
+fn terraform(view: &View<'_>) -> Option<Found> {
+    if !view.has(view.end, b".atlasv1.") {
+        return None;
+    }
+    let end = exactly(view, view.end + 9, WORD, 60, 72)?;
+    Some(Found::new(view.start, end, "terraform-token"))
+}
+
+/// `pat` and fourteen characters, a dot, and a digest.
+fn airtable(view: &View<'_>) -> Option<Found> {
+    if !view.run().starts_with(b"pat") {
+        return None;
+    }
+    let end = exactly(view, view.end + 1, HEX, 64, 64)?;
+    Some(Found::new(view.start, end, "airtable-token"))
+}
+
+/// `1/`, the number of a user, and a digest.
+fn asana(view: &View<'_>) -> Option<Found> {
+    let number = view.end + 1;
+    let colon = byte_class::run_end(view.bytes, number, DIGIT, 20);
+    if !(12..20).contains(&(colon - number)) || view.byte(colon) != b':' {
+        return None;
+    }
+    let end = exactly(view, colon + 1, ALNUM, 32, 32)?;
+    Some(Found::new(view.start, end, "asana-token"))
+}
+
+/// The secret of an Azure application has `8Q~` after its first three characters.
+fn azure_client_secret(view: &View<'_>) -> Option<Found> {
+    let run = view.run();
+    if run.len() > 6 || !matches!(run, [.., b'7' | b'8', b'Q']) {
+        return None;
+    }
+    let mut end = view.end + 1;
+    while end < view.end + 40 && (byte_class::is(view.byte(end), WORD | DOT) || view.byte(end) == b'~') {
+        end += 1;
+    }
+    let body = &view.bytes[view.end + 1..end];
+    ((31..=37).contains(&body.len()) && plausible(body))
+        .then(|| Found::new(view.start, end, "azure-client-secret"))
+}
+
+/// Mailchimp's `…-us12` and New Relic's `…NRAL`.
+fn hexadecimal_with_tail(view: &View<'_>) -> Option<Found> {
+    let run = view.run();
+    let all_hex = |bytes: &[u8]| bytes.iter().all(|b| byte_class::is(*b, HEX));
+    if let Some((key, tail)) = run.split_at_checked(32) {
+        let data_center = tail.strip_prefix(b"-us").unwrap_or(b"");
+        if !data_center.is_empty() && data_center.iter().all(|b| byte_class::is(*b, DIGIT)) && all_hex(key) {
+            return Some(Found::new(view.start, view.end, "mailchimp-key"));
+        }
+    }
+    let key = run.strip_suffix(b"NRAL")?;
+    (key.len() == 36 && key.iter().all(|b| byte_class::is(*b, HEX | LOWER)) && plausible(key))
+        .then(|| Found::new(view.start, view.end, "newrelic-key"))
+}
+
+/// `AAAA…:APA91b…`, the key of a Firebase server.
+fn firebase(view: &View<'_>) -> Option<Found> {
+    if !view.run().starts_with(b"AAAA") {
+        return None;
+    }
+    let end = exactly(view, view.end + 1, WORD, 130, 180)?;
+    Some(Found::new(view.start, end, "firebase-key"))
+}
+
+/// Whether `text` is base64 of `name:password`, as in `Basic` headers and Docker's `auth`.
+pub fn is_encoded_pair(text: &[u8]) -> bool {
+    let trimmed = text.iter().rposition(|b| *b != b'=').map_or(&text[..0], |last| &text[..=last]);
+    if trimmed.len() < 6 || trimmed.len() > 2048 || trimmed.len() % 4 == 1 {
+        return false;
+    }
+    let (mut bits, mut held, mut colon) = (0u32, 0, false);
+    for b in trimmed {
+        let value = match b {
+            b'A'..=b'Z' => b - b'A',
+            b'a'..=b'z' => b - b'a' + 26,
+            b'0'..=b'9' => b - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return false,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            let byte = (bits >> held) as u8;
+            colon |= byte == b':';
+            if !(byte.is_ascii_graphic() || byte == b' ') {
+                return false;
+            }
+        }
+    }
+    colon
+        && byte_class::classes(trimmed) & (UPPER | DIGIT) != 0
+        && trimmed.iter().all(|b| byte_class::is(*b, BASE64 | WORD))
+}

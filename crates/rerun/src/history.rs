@@ -1,0 +1,121 @@
+//! What was said before a prompt, in the home of an agent that is to be asked it again.
+//!
+//! An agent that begins in the middle of a session, or at the beginning of one that goes on with another, needs the conversation
+//! so far. It is forked as a person would fork it, only into the home of the rerun.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use stepback_agents::Agent;
+use stepback_agents::fork::{self, Mode, Source};
+use stepback_agents::transcript::{Home, Role, TranscriptLocation, messages};
+use stepback_engine::{EngineError, Workspace};
+use stepback_model::conversation;
+use stepback_model::state::State;
+use stepback_store::port::StoredCheckpoint;
+
+use crate::RerunError;
+use crate::run::{RerunRequest, RunEnv, io};
+
+/// Whether the model has said anything before the prompt at `from`. A session that was forked or resumed begins with the
+/// conversation that it goes on with.
+pub(crate) fn is_there(
+    agent: Agent,
+    wish: &RerunRequest<'_>,
+    from: &StoredCheckpoint,
+    original: &Workspace<'_>,
+) -> Result<bool, RerunError> {
+    // opencode keeps conversations in a database, which may have the answer already when the prompt is recorded.
+    if agent == Agent::Opencode && wish.tape.session.info.forked_from.is_none() {
+        return Ok(false);
+    }
+    let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
+    Ok(messages(agent, &lines).iter().any(|said| said.role == Role::Assistant && said.worker.is_none()))
+}
+
+/// Puts the conversation as it was at `from` into `home`; returns the session, or the file, that goes on with it.
+pub(crate) fn put(
+    agent: Agent,
+    wish: &RerunRequest<'_>,
+    from: &StoredCheckpoint,
+    original: &Workspace<'_>,
+    stage: &RunEnv<'_>,
+    home: &Path,
+    directory: &Path,
+) -> Result<String, RerunError> {
+    let info = &wish.tape.session.info;
+    let cannot = |why: String| {
+        RerunError::NotHere(format!(
+            "the conversation cannot go on from that prompt: {why}; begin with an earlier one"
+        ))
+    };
+    let state = State::load(original.store(), from.checkpoint.step.state).map_err(EngineError::from)?;
+    let lines = conversation::texts(original.store(), state.conversation).map_err(EngineError::from)?;
+    let home = Home::below(home);
+    let transcript =
+        info.transcript.as_ref().map(Path::new).ok_or_else(|| cannot("it was not kept".into()))?;
+    // Forks are written beside the original where an agent has no better place; so a copy is the original here.
+    let path = match agent {
+        Agent::Opencode => home.opencode_db(),
+        _ => {
+            let name = transcript.file_name().unwrap_or_default();
+            let copy = home.gemini.join("tmp/rerun/chats").join(name);
+            if let Some(dir) = copy.parent() {
+                fs::create_dir_all(dir).map_err(io("make a directory for the conversation"))?;
+            }
+            match fs::copy(transcript, &copy) {
+                Ok(_) => copy,
+                Err(_) => transcript.to_path_buf(),
+            }
+        }
+    };
+    let place = TranscriptLocation { agent, path, session: info.external.clone().unwrap_or_default() };
+    let then = info.directory.as_ref().map_or(stage.original_root, Path::new);
+    let source = Source { place: &place, cwd: then, home: &home, lines: &lines };
+    let fork = fork::plan(
+        &source,
+        &fork::ForkOptions {
+            keep: lines.len(),
+            cwd: directory,
+            id: stage.scratch.engine.env.fresh_id(),
+            now: stage.scratch.engine.env.now(),
+            mode: Mode::Interactive,
+        },
+    )
+    .map_err(|error| cannot(error.to_string()))?;
+    for write in &fork.writes {
+        if let Some(dir) = write.path.parent() {
+            fs::create_dir_all(dir).map_err(io("make a directory for the conversation"))?;
+        }
+        fs::write(&write.path, &write.bytes).map_err(io("write the conversation"))?;
+    }
+    if let Some(prepare) = &fork.prepare {
+        import(&prepare.command, stage, directory).map_err(cannot)?;
+    }
+    // Gemini CLI finds a conversation by its file where it does not know the directory.
+    let by_file = fork.command.iter().position(|word| word == "--session-file");
+    let file = by_file.and_then(|at| fork.command.get(at + 1));
+    Ok(file.cloned().unwrap_or(fork.session))
+}
+
+/// Lets the agent take in a conversation itself, in the home of the rerun.
+fn import(command: &[String], stage: &RunEnv<'_>, directory: &Path) -> Result<(), String> {
+    let home = stage.around.dir.join("home");
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    let done = Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .envs(stage.around.environment.iter().map(|(name, value)| (name, value)))
+        .env("HOME", &home)
+        .env("XDG_DATA_HOME", home.join(".local/share"))
+        .env("XDG_CONFIG_HOME", home.join(".config"))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    match done.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+    }
+}

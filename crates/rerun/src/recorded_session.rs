@@ -1,0 +1,299 @@
+//! A recorded session, ready to be done again: what was asked of the model and what it said, what was called and what came
+//! of it, what the person said.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use stepback_agents::breakpoints::timed_out;
+use stepback_agents::decisions::{DecidedCall, RecordedDecision, RecordedReply};
+use stepback_agents::record::TOLD;
+use stepback_engine::{EngineError, Workspace};
+use stepback_exchange::Exchange;
+use stepback_model::json;
+use stepback_model::record::{Session, Step, StepKind};
+use stepback_store::port::{Query, StoredCheckpoint};
+
+use crate::replay_responder::recorded_results;
+
+/// A recorded session.
+#[derive(Debug)]
+pub struct RecordedSession {
+    /// The session.
+    pub session: Session,
+    /// Its steps, oldest first.
+    pub steps: Vec<StoredCheckpoint>,
+    /// Model calls that have an answer, in the order they began.
+    pub exchanges: Vec<Exchange>,
+    /// Tool calls, in the order they began.
+    pub calls: Vec<ToolCall>,
+    /// What the person said.
+    pub prompts: Vec<Prompt>,
+    /// What the person said in between, to an agent that was at work.
+    pub injections: Vec<Injection>,
+}
+
+/// Words that a person left for an agent at work, which it heard before it asked its model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Injection {
+    /// The number of the step that says so.
+    pub number: u64,
+    /// The model call whose request was the first to hold them.
+    pub call: String,
+    /// The words.
+    pub text: String,
+}
+
+/// A tool call.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ToolCall {
+    /// The numbers of the steps at which it began and ended.
+    pub steps: (u64, Option<u64>),
+    /// The agent's id of it.
+    pub id: Option<String>,
+    /// The tool.
+    pub tool: String,
+    /// The sub-agent that called.
+    pub worker: Option<String>,
+    /// What went in.
+    pub input: Value,
+    /// What came out, as the agent reported it.
+    pub output: Option<Value>,
+    /// What a person decided and said before it ran.
+    pub before: RecordedReply,
+    /// What a person decided and said after it ran.
+    pub after: RecordedReply,
+}
+
+/// Something the person said.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Prompt {
+    /// The number of its step.
+    pub number: u64,
+    /// What.
+    pub text: String,
+    /// What else the model was told with it.
+    pub told: Vec<String>,
+}
+
+impl RecordedSession {
+    /// Reads a session of `workspace`.
+    pub fn of(workspace: &Workspace<'_>, session: Session) -> Result<Self, EngineError> {
+        let query = Query { session: Some(session.id), ..Query::default() };
+        let mut steps = workspace.store().steps(workspace.record.id, &query)?;
+        steps.sort_by_key(|stored| stored.checkpoint.step.number);
+        let mut tape = Self {
+            session,
+            steps: Vec::new(),
+            exchanges: Vec::new(),
+            calls: Vec::new(),
+            prompts: Vec::new(),
+            injections: Vec::new(),
+        };
+        let mut asked: HashMap<String, Value> = HashMap::new();
+        let mut order: Vec<String> = Vec::new();
+        let mut answered: HashMap<String, Exchange> = HashMap::new();
+        let mut waiting: Vec<(u64, String)> = Vec::new();
+        let mut stopped = String::new();
+        for stored in &steps {
+            let step = &stored.checkpoint.step;
+            let call = step.facts.call.clone();
+            match step.kind {
+                StepKind::ModelStart => {
+                    if let Some(id) = &call {
+                        let said = waiting.drain(..);
+                        let said = said.map(|(number, text)| Injection { number, call: id.clone(), text });
+                        tape.injections.extend(said);
+                    }
+                    if let (Some(id), Some(input)) = (call, detail(workspace, stored)?.remove("input")) {
+                        order.push(id.clone());
+                        asked.insert(id, input);
+                    }
+                }
+                StepKind::ModelEnd => {
+                    let Some(id) = call else { continue };
+                    let output = detail(workspace, stored)?.remove("output");
+                    let both = asked.remove(&id).zip(output);
+                    let exchange = both.and_then(|(request, response)| {
+                        stepback_agents::model_call_inbox::exchange(&id, &request, &response)
+                    });
+                    answered.extend(exchange.map(|exchange| (id, exchange)));
+                }
+                StepKind::ToolStart => tape.calls.push(ToolCall {
+                    steps: (step.number, None),
+                    id: call,
+                    tool: step.facts.tool.clone().unwrap_or_default(),
+                    worker: step.facts.worker.clone(),
+                    input: detail(workspace, stored)?.remove("input").unwrap_or_default(),
+                    ..ToolCall::default()
+                }),
+                StepKind::ToolEnd => {
+                    let output = detail(workspace, stored)?.remove("output");
+                    let open = tape.calls.iter_mut().find(|open| open.steps.1.is_none() && open.id == call);
+                    if let Some(open) = open {
+                        open.steps.1 = Some(step.number);
+                        open.output = output;
+                    }
+                }
+                StepKind::UserInput => {
+                    let input = detail(workspace, stored)?.remove("input").unwrap_or_default();
+                    let text = input["prompt"].as_str().unwrap_or(&step.summary).to_owned();
+                    tape.prompts.push(Prompt { number: step.number, text, told: Vec::new() });
+                }
+                StepKind::BreakpointHit => stopped.clone_from(&step.summary),
+                StepKind::Decision => {
+                    let input = detail(workspace, stored)?.remove("input").unwrap_or_default();
+                    tape.take_decision(step, input, &stopped);
+                }
+                StepKind::AgentStep if step.summary.starts_with(TOLD) => {
+                    let mut input = detail(workspace, stored)?.remove("input").unwrap_or_default();
+                    if let Value::String(text) = input["text"].take() {
+                        waiting.extend(tape.take_told(&input, text).map(|text| (step.number, text)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        tape.exchanges = order.iter().filter_map(|id| answered.remove(id)).collect();
+        tape.find_refusals();
+        tape.steps = steps;
+        Ok(tape)
+    }
+
+    /// Notes what a person decided about a call that was stopped.
+    fn take_decision(&mut self, step: &Step, input: Value, stopped: &str) {
+        // Agents report decisions of their own, which have no answer.
+        if input.get("answer").is_none() {
+            return;
+        }
+        let tool = step.facts.tool.as_deref().unwrap_or_default();
+        let id = input["call"].as_str();
+        let is_it = |call: &&mut ToolCall| match id {
+            Some(id) => call.id.as_deref() == Some(id),
+            None => call.tool == tool && call.input == input["before"],
+        };
+        let Some(call) = self.calls.iter_mut().rev().find(is_it) else { return };
+        let summary = step.summary.clone();
+        let timeout = Some(timed_out(stopped.strip_prefix("stopped: ").unwrap_or(stopped)));
+        call.reply().decision = Some(RecordedDecision { summary, input, timeout });
+    }
+
+    /// Notes what a person said to the agent: with a call, with a prompt, or on its way to the model. Gives the words back in
+    /// the last case.
+    fn take_told(&mut self, input: &Value, text: String) -> Option<String> {
+        let call = input["call"].as_str();
+        let call = self.calls.iter_mut().rev().find(|known| call.is_some() && known.id.as_deref() == call);
+        let told = match (call, self.prompts.last_mut()) {
+            // A call that was refused has ended by then.
+            (Some(call), _) if input["with"] == "start" => &mut call.before.told,
+            (Some(call), _) => &mut call.after.told,
+            (None, Some(prompt)) if input["with"] == "prompt" => &mut prompt.told,
+            _ => return Some(text),
+        };
+        told.push(text);
+        None
+    }
+
+    /// Finds calls that the agent or its user did not let run: they began, never ended, and the model was told of a refusal.
+    fn find_refusals(&mut self) {
+        let is_open = |call: &ToolCall| call.steps.1.is_none() && call.before.decision.is_none();
+        if !self.calls.iter().any(is_open) {
+            return;
+        }
+        let results = recorded_results(&self.exchanges);
+        for call in self.calls.iter_mut().filter(|call| is_open(call)) {
+            let result = call.id.as_ref().and_then(|id| results.get(id));
+            call.before.refused = result.and_then(refusal);
+        }
+    }
+
+    /// All calls with what was decided about them.
+    pub fn decided_calls(&self) -> Vec<DecidedCall> {
+        let of = |call: &ToolCall| DecidedCall {
+            number: call.steps.0,
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            input: call.input.clone(),
+            before: call.before.clone(),
+            after: call.after.clone(),
+        };
+        self.calls.iter().map(of).collect()
+    }
+
+    /// The step with this number.
+    pub fn step(&self, number: u64) -> Option<&StoredCheckpoint> {
+        self.steps.iter().find(|stored| stored.checkpoint.step.number == number)
+    }
+
+    /// The call that begins or ends at the step with this number.
+    pub fn call_at(&self, number: u64) -> Option<&ToolCall> {
+        self.calls.iter().find(|call| call.steps.0 == number || call.steps.1 == Some(number))
+    }
+
+    /// The prompt that was being worked on at the step with this number; which one of all.
+    pub fn prompt_at(&self, number: u64) -> Option<usize> {
+        self.prompts.iter().rposition(|prompt| prompt.number <= number)
+    }
+}
+
+/// Words by which agents tell a model that a call did not run.
+const REFUSALS: [&str; 7] = [
+    "doesn't want to proceed with this tool use",
+    "doesn't want to take this action",
+    "has been denied",
+    "permission denied by",
+    "rejected by user",
+    "rejected by the user",
+    "[Operation Cancelled]",
+];
+
+/// The text of a result that says that the call did not run.
+fn refusal(result: &Value) -> Option<String> {
+    let text = match result.get("content").or_else(|| result.get("output")) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
+        _ => result.to_string(),
+    };
+    REFUSALS.iter().any(|words| text.contains(words)).then_some(text)
+}
+
+impl ToolCall {
+    /// Where it is now: what is decided about it before its end is decided before it runs.
+    fn reply(&mut self) -> &mut RecordedReply {
+        if self.steps.1.is_some() { &mut self.after } else { &mut self.before }
+    }
+}
+
+/// What is known of a step besides its place in history.
+pub(crate) fn detail(
+    workspace: &Workspace<'_>,
+    stored: &StoredCheckpoint,
+) -> Result<serde_json::Map<String, Value>, EngineError> {
+    let Some(hash) = stored.checkpoint.step.facts.detail else { return Ok(serde_json::Map::new()) };
+    let value = json::load(workspace.store(), hash)
+        .map_err(|error| EngineError::Input(format!("a step cannot be read: {error}")))?;
+    match value {
+        Value::Object(fields) => Ok(fields),
+        _ => Ok(serde_json::Map::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_result_that_says_that_the_call_did_not_run_is_known() {
+        let text = "The user doesn't want to proceed with this tool use. The tool use was rejected.";
+        let of =
+            |content: Value| refusal(&json!({ "tool_use_id": "t", "is_error": true, "content": content }));
+        assert_eq!(of(json!(text)).as_deref(), Some(text));
+        assert_eq!(of(json!([{ "type": "text", "text": text }])).as_deref(), Some(text));
+        assert_eq!(of(json!("make: *** [all] Error 2")), None);
+        let output = json!({ "call_id": "c", "type": "function_call_output", "output": "rejected by user" });
+        assert_eq!(refusal(&output).as_deref(), Some("rejected by user"));
+    }
+}

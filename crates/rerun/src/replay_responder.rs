@@ -1,0 +1,514 @@
+//! Answering an agent's model calls from a recording, with something changed.
+//!
+//! A request is compared with what was asked then, after everything was taken out that differs between any two runs. As long
+//! as the agent asks what it asked then, it is told what it was told then, in the directories of now. The first request that
+//! was never asked like this is where the two runs part.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use serde_json::Value;
+use stepback_agents::decisions::DecidedCalls;
+use stepback_exchange::edit::{self, Part};
+use stepback_exchange::matching::{Difference, Found, Places, Recording};
+use stepback_exchange::semantics::{self, ContentPart};
+use stepback_exchange::{Exchange, Request, Response, Wire};
+use stepback_proxy::{Answers, Decision, Timing};
+
+use crate::change::Change;
+use crate::recorded_session::{RecordedSession, ToolCall};
+
+/// What to do with a request that was never recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDifference {
+    /// The rerun ends there.
+    Stop,
+    /// The model is asked, from there on.
+    Live,
+    /// The recorded answer that comes nearest is given.
+    Nearest,
+}
+
+/// Where a rerun parted from the recording.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Parted {
+    /// Which model call of the rerun it was, counted from 1.
+    pub call: u64,
+    /// What differs.
+    pub differences: Vec<Difference>,
+}
+
+/// What became of the requests so far.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Tally {
+    /// Answered from the recording.
+    pub recorded: u64,
+    /// Sent to the model.
+    pub live: u64,
+    /// Refused.
+    pub refused: u64,
+    /// Where it parted from the recording.
+    pub parted: Option<Parted>,
+}
+
+impl Tally {
+    /// This, and then that.
+    #[must_use]
+    pub fn and(self, then: Self) -> Self {
+        let before = self.recorded + self.live + self.refused;
+        let later = then.parted.map(|parted| Parted { call: before + parted.call, ..parted });
+        Self {
+            recorded: self.recorded + then.recorded,
+            live: self.live + then.live,
+            refused: self.refused + then.refused,
+            parted: self.parted.or(later),
+        }
+    }
+}
+
+/// Answers from a recording.
+#[derive(Debug)]
+pub struct Replayer {
+    on_difference: OnDifference,
+    timing: Timing,
+    changes: Vec<Applied>,
+    /// What the directories of then are called now.
+    moved: Vec<(String, String)>,
+    /// What calls came to when they were recorded, by their ids, of those that do not run now.
+    results: HashMap<String, Value>,
+    /// Whether what is changed shows in the instructions, which otherwise may differ: they describe the machine.
+    instructs: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    recording: Recording,
+    asked: u64,
+    tally: Tally,
+}
+
+/// A change in the words of the wire.
+#[derive(Clone, PartialEq, Debug)]
+enum Applied {
+    Model(String),
+    System(String),
+    Prompt { old: String, new: String },
+    Result { call: Place, part: Option<String>, text: String },
+    Input { call: Place, input: Value },
+}
+
+/// How a call is told from others in requests and answers.
+#[derive(Clone, PartialEq, Debug)]
+struct Place {
+    id: Option<String>,
+    name: String,
+    input: Value,
+    /// How many calls the model had made before it in that conversation.
+    nth: usize,
+}
+
+/// Directories of the recorded run and what they are now.
+#[derive(Clone, Debug, Default)]
+pub struct Directories {
+    /// What each stands for, where it was, and where it is.
+    pub all: Vec<(&'static str, PathBuf, PathBuf)>,
+}
+
+impl Directories {
+    /// Directories that are elsewhere now, the longest first.
+    fn moved(&self) -> Vec<(String, String)> {
+        let text = |path: &PathBuf| path.display().to_string();
+        let all = self.all.iter().map(|(_, then, now)| (text(then), text(now)));
+        let mut moved: Vec<(String, String)> =
+            all.filter(|(then, now)| then != now && then.len() > 1).collect();
+        moved.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
+        moved
+    }
+
+    /// What a person decided about the recorded calls, in the directories of now.
+    pub(crate) fn decided(&self, tape: &RecordedSession) -> DecidedCalls {
+        let moved = self.moved();
+        let mut calls = tape.decided_calls();
+        for call in &mut calls {
+            replace_in_value(&mut call.input, &moved);
+            for reply in [&mut call.before, &mut call.after] {
+                if let Some(decision) = &mut reply.decision {
+                    replace_in_value(&mut decision.input, &moved);
+                }
+            }
+        }
+        DecidedCalls::of(calls)
+    }
+
+    fn places(&self) -> Places {
+        let side = |pick: fn(&(&'static str, PathBuf, PathBuf)) -> PathBuf| {
+            self.all.iter().map(|place| (pick(place), place.0)).collect()
+        };
+        Places { recorded: side(|place| place.1.clone()), present: side(|place| place.2.clone()) }
+    }
+}
+
+impl Replayer {
+    /// Answers from `tape`, with `changes`.
+    pub fn new(
+        tape: &RecordedSession,
+        changes: &[Change],
+        directories: &Directories,
+        on_difference: OnDifference,
+        timing: Timing,
+    ) -> Self {
+        let instructs =
+            changes.iter().any(|change| matches!(change, Change::System(_) | Change::Memory { .. }));
+        let changes = changes.iter().filter_map(|change| applied(tape, change)).collect();
+        let moved = directories.moved();
+        let recording = Recording::new(tape.exchanges.clone(), directories.places());
+        let state = Mutex::new(State { recording, asked: 0, tally: Tally::default() });
+        // Of a call that the user refused in the agent, the model hears what it heard then: a refusal by a hook has other words.
+        let refused = tape.calls.iter().filter(|call| call.before.refused.is_some());
+        let refused: Vec<&String> = refused.filter_map(|call| call.id.as_ref()).collect();
+        let mut results = HashMap::new();
+        if !refused.is_empty() {
+            results = recorded_results(&tape.exchanges);
+            results.retain(|id, _| refused.contains(&id));
+        }
+        Self { on_difference, timing, changes, moved, results, instructs, state }
+    }
+
+    /// Lets the model hear what calls came to when they were recorded, whatever they come to now.
+    #[must_use]
+    pub fn with_recorded_results(mut self, wanted: bool) -> Self {
+        if wanted {
+            let results = recorded_results(self.state().recording.exchanges());
+            self.results = results;
+        }
+        self
+    }
+
+    /// What became of the requests so far.
+    pub fn tally(&self) -> Tally {
+        self.state().tally.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the changes that a request carries. Says whether it made any.
+    fn change_request(&self, wire: Wire, request: &mut Request) -> bool {
+        let before = (request.path.clone(), request.body.clone());
+        for change in &self.changes {
+            match change {
+                Applied::Model(model) => edit::set_model(wire, &mut request.path, &mut request.body, model),
+                Applied::System(text) => edit::set_system(wire, &mut request.body, text),
+                Applied::Prompt { old, new } => {
+                    edit::set_prompt(wire, &mut request.body, old, new);
+                }
+                Applied::Result { call, part, text } => {
+                    set_result(wire, request, call, part.as_deref(), text)
+                }
+                Applied::Input { .. } => {}
+            }
+        }
+        before != (request.path.clone(), request.body.clone())
+    }
+
+    /// A recorded answer, in the directories of now and with the inputs that are to be changed.
+    fn retold(&self, wire: Wire, exchange: &Exchange) -> Response {
+        let said = semantics::answered(wire, &exchange.response);
+        let before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
+        let mut nth = before;
+        let changed = edit::answer(wire, &exchange.response, &mut |part, text| {
+            let mut told = text.to_owned();
+            if let Part::Input { id, name } = &part {
+                let own = calls_in(&said.said).nth(nth - before);
+                for change in &self.changes {
+                    if let (Applied::Input { call, input }, Some(own)) = (change, own)
+                        && call.is(*id, name, &own.input, nth)
+                    {
+                        told = input.to_string();
+                    }
+                }
+                nth += 1;
+            }
+            let in_document = matches!(part, Part::Input { .. });
+            let told = self.in_the_directories_of_now(&told, in_document);
+            (told != text).then_some(told)
+        });
+        changed.unwrap_or_else(|| exchange.response.clone())
+    }
+
+    /// Replaces directories, each place in a text once: those of now may lie in those of then.
+    fn in_the_directories_of_now(&self, text: &str, in_document: bool) -> String {
+        let escaped = |path: &str| match in_document {
+            true => Value::from(path).to_string().trim_matches('"').to_owned(),
+            false => path.to_owned(),
+        };
+        let moved: Vec<(String, String)> =
+            self.moved.iter().map(|(then, now)| (escaped(then), escaped(now))).collect();
+        replace_paths(text, &moved)
+    }
+
+    fn recorded(&self, state: &mut State, wire: Wire, at: usize) -> Decision {
+        state.tally.recorded += 1;
+        let response = self.retold(wire, &state.recording.exchanges()[at]);
+        Decision::Recorded { response, timing: self.timing }
+    }
+
+    /// A request that asks the same under instructions that were changed does not ask the same.
+    fn otherwise_instructed(&self, state: &State, wire: Wire, at: usize, request: &Request) -> Found {
+        let recorded = semantics::asked(wire, &state.recording.exchanges()[at].request).system;
+        let present = semantics::asked(wire, request).system;
+        if !self.instructs || recorded == present {
+            return Found::Same(at);
+        }
+        let path = "system".to_owned();
+        let difference = Difference { path, recorded: Some(recorded), present: Some(present) };
+        Found::Different { nearest: Some(at), differences: vec![difference] }
+    }
+
+    fn refused(state: &mut State, status: u16, message: String) -> Decision {
+        state.tally.refused += 1;
+        Decision::Refuse { status, message }
+    }
+}
+
+impl Answers for Replayer {
+    fn answer(&self, _id: &str, request: &mut Request) -> Decision {
+        let Some(wire) = request.wire else {
+            // A list of models, a quota: nothing that was recorded, and nothing that matters.
+            return match self.on_difference {
+                OnDifference::Live => Decision::Live,
+                _ => Decision::Refuse {
+                    status: 404,
+                    message: "this is a rerun; only model calls are answered".into(),
+                },
+            };
+        };
+        if !self.results.is_empty() {
+            restore_results(&mut request.body, &self.results);
+        }
+        let is_changed = self.change_request(wire, request);
+        let mut known = request.clone();
+        stepback_redact::redact_value(&mut known.body);
+        let mut state = self.state();
+        let state = &mut *state;
+        state.asked += 1;
+        if state.tally.parted.is_some() {
+            match self.on_difference {
+                OnDifference::Stop => {
+                    return Self::refused(
+                        state,
+                        400,
+                        "the rerun has parted from the recording and is over".into(),
+                    );
+                }
+                OnDifference::Live => {
+                    state.tally.live += 1;
+                    return if is_changed { Decision::LiveChanged } else { Decision::Live };
+                }
+                OnDifference::Nearest => {}
+            }
+        }
+        let found = match state.recording.find(&known) {
+            Found::Same(at) => self.otherwise_instructed(state, wire, at, &known),
+            other => other,
+        };
+        match found {
+            Found::Same(at) | Found::Background(Some(at)) => self.recorded(state, wire, at),
+            Found::Background(None) => {
+                Self::refused(state, 404, "this call was not recorded, and nothing depends on it".into())
+            }
+            Found::Different { nearest, differences } => {
+                let call = state.asked;
+                state.tally.parted.get_or_insert(Parted { call, differences });
+                match (self.on_difference, nearest) {
+                    (OnDifference::Live, _) => {
+                        state.tally.live += 1;
+                        if is_changed { Decision::LiveChanged } else { Decision::Live }
+                    }
+                    (OnDifference::Nearest, Some(at)) => {
+                        state.recording.give(at);
+                        self.recorded(state, wire, at)
+                    }
+                    _ => {
+                        Self::refused(state, 400, "this was never asked when the session was recorded".into())
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn calls_in(said: &[ContentPart]) -> impl Iterator<Item = &semantics::Call> {
+    said.iter().filter_map(|said| match said {
+        ContentPart::Call(call) => Some(call),
+        _ => None,
+    })
+}
+
+impl Place {
+    fn is(&self, id: Option<&str>, name: &str, input: &Value, nth: usize) -> bool {
+        match (&self.id, id) {
+            (Some(own), Some(id)) => own == id,
+            _ => self.name == name && self.nth == nth && self.input == *input,
+        }
+    }
+}
+
+/// A change in the words of the wire; nothing for what no model call shows.
+fn applied(tape: &RecordedSession, change: &Change) -> Option<Applied> {
+    match change {
+        Change::Model(model) => Some(Applied::Model(model.clone())),
+        Change::System(text) => Some(Applied::System(text.clone())),
+        Change::Prompt { old, new, .. } => Some(Applied::Prompt { old: old.clone(), new: new.clone() }),
+        Change::Memory { .. } => None,
+        Change::Input { call, input } => {
+            let call = place(tape, tape.calls.get(*call)?)?;
+            Some(Applied::Input { call, input: input.clone() })
+        }
+        Change::Output { call, part, text } => {
+            let call = place(tape, tape.calls.get(*call)?)?;
+            Some(Applied::Result { call, part: part.clone(), text: text.clone() })
+        }
+    }
+}
+
+/// The call of a model that led to a recorded tool call.
+fn place(tape: &RecordedSession, wanted: &ToolCall) -> Option<Place> {
+    let mut by_input = None;
+    for exchange in &tape.exchanges {
+        let Some(wire) = exchange.request.wire else { continue };
+        let before = calls_in(&semantics::asked(wire, &exchange.request).messages).count();
+        let answered = semantics::answered(wire, &exchange.response);
+        for (at, call) in calls_in(&answered.said).enumerate() {
+            let found = || Place {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                input: call.input.clone(),
+                nth: before + at,
+            };
+            if call.id.is_some() && call.id == wanted.id {
+                return Some(found());
+            }
+            if by_input.is_none() && call.input == wanted.input {
+                by_input = Some(found());
+            }
+        }
+    }
+    by_input
+}
+
+/// Replaces the result of a call in a request, if it carries one.
+fn set_result(wire: Wire, request: &mut Request, call: &Place, part: Option<&str>, text: &str) {
+    let said = semantics::asked(wire, request).messages;
+    let mut results = said.iter().filter_map(|said| match said {
+        ContentPart::Result { id, text, .. } => Some((id.clone(), text.clone())),
+        _ => None,
+    });
+    let by_id = results.clone().find(|(id, _)| call.id.is_some() && *id == call.id);
+    // An agent that makes up its ids makes up others every time; the place in the conversation stays.
+    let by_place = || {
+        calls_in(&said).nth(call.nth).filter(|own| own.name == call.name).and_then(|_| results.nth(call.nth))
+    };
+    let Some((id, old)) = by_id.or_else(by_place) else { return };
+    let new = match part {
+        None => text.to_owned(),
+        Some(part) => old.replacen(part, text, 1),
+    };
+    let id = id.unwrap_or_else(|| call.name.clone());
+    edit::set_result(wire, &mut request.body, &id, &new);
+}
+
+/// The id of the call whose result a part of a request is, on any wire.
+fn result_of(part: &Value) -> Option<&str> {
+    let is_output = part["type"].as_str().is_some_and(|kind| kind.ends_with("_output"));
+    let id = part.get("tool_use_id").or_else(|| part.get("tool_call_id"));
+    let id = id.or_else(|| part.get("call_id").filter(|_| is_output));
+    id.or_else(|| part.get("functionResponse")?.get("id"))?.as_str()
+}
+
+/// What calls came to when they were recorded, by their ids, as the model was told.
+pub(crate) fn recorded_results(exchanges: &[Exchange]) -> HashMap<String, Value> {
+    let mut results = HashMap::new();
+    // Of a result that was cut short later, the first one counts.
+    for exchange in exchanges.iter().rev() {
+        collect_results(&exchange.request.body, &mut results);
+    }
+    results
+}
+
+fn collect_results(value: &Value, found: &mut HashMap<String, Value>) {
+    if let Some(id) = result_of(value) {
+        found.insert(id.to_owned(), value.clone());
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect_results(item, found)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_results(field, found)),
+        _ => {}
+    }
+}
+
+fn restore_results(value: &mut Value, known: &HashMap<String, Value>) {
+    if let Some(recorded) = result_of(value).and_then(|id| known.get(id)) {
+        *value = recorded.clone();
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| restore_results(item, known)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| restore_results(field, known)),
+        _ => {}
+    }
+}
+
+/// Replaces paths wherever they stand as a whole or at the beginning of longer ones. Of several that fit, the first is taken.
+fn replace_paths(text: &str, moved: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut before) = (text, None);
+    while let Some(next) = rest.chars().next() {
+        let begins = !before.is_some_and(|c: char| c.is_alphanumeric() || "_-.~".contains(c));
+        let found = moved.iter().filter(|_| begins).find(|(then, _)| {
+            let after = rest.strip_prefix(then.as_str());
+            after.is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c)))
+        });
+        let length = match found {
+            Some((then, now)) => {
+                out.push_str(now);
+                then.len()
+            }
+            None => {
+                out.push(next);
+                next.len_utf8()
+            }
+        };
+        before = rest[..length].chars().next_back();
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// Replaces paths in every text of a value.
+fn replace_in_value(value: &mut Value, moved: &[(String, String)]) {
+    match value {
+        Value::String(text) => *text = replace_paths(text, moved),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_in_value(item, moved)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| replace_in_value(field, moved)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_replaced_only_where_it_is_meant_and_only_once() {
+        let moved = [("/w/x".to_owned(), "/h/tmp/w".to_owned()), ("/h".to_owned(), "/new".to_owned())];
+        let told = replace_paths("cd /w/x && ls /w/x/a /w/xy /w/x-2 /w/x. /a/w/x /h/b", &moved);
+        assert_eq!(told, "cd /h/tmp/w && ls /h/tmp/w/a /w/xy /w/x-2 /h/tmp/w. /a/w/x /new/b");
+    }
+}

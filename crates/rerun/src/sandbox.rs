@@ -1,0 +1,389 @@
+//! The fence around a rerun: a process tree whose only network is a loopback of its own and that can write only where it
+//! was told it may.
+//!
+//! A rerun does again what an agent once did, unattended. What happens in its directory is what is wanted; nothing else may
+//! happen twice. So the agent is started by a process that first leaves the network and makes the file system read-only, in
+//! namespaces of its own. The model has to be reached all the same: that process opens the listening sockets inside and hands
+//! them out, and the proxy answers from outside.
+//!
+//! Where the system allows no namespaces, the reason is reported, and whoever starts a rerun decides what else to do.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+
+/// The word by which our own program is asked to be the process inside.
+pub const WORD: &str = "fenced";
+/// The variable that says how a process of ours uses the watcher. Behind the fence it neither asks nor starts one: other things
+/// are mounted there, and what is started there is ended with the rerun.
+pub const WATCHER_VARIABLE: &str = "STEPBACK_WATCHER";
+/// Most sockets that can be handed over at once.
+const MOST: usize = 16;
+/// The word after it by which our program is asked to end everything inside once nobody is outside any more.
+const GUARD: &str = "guard";
+/// Where programs that share memory do so.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// What the fence has to leave open.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SandboxAllow {
+    /// Directories that can be written to.
+    pub writable: Vec<PathBuf>,
+    /// How many sockets are to listen on the inner loopback.
+    pub sockets: usize,
+}
+
+/// What is to be run inside.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Inside {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// Where.
+    pub directory: PathBuf,
+}
+
+/// What keeps a rerun from having effects elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "fence")]
+pub enum Strength {
+    /// Namespaces: no network but loopback, and nothing else can be written to.
+    Namespaces,
+    /// A namespace for the network only.
+    Network {
+        /// Why files are not fenced.
+        why: String,
+    },
+    /// Nothing but what the tools themselves refuse.
+    Policy {
+        /// Why there are no namespaces.
+        why: String,
+    },
+}
+
+impl Strength {
+    /// In words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Namespaces => {
+                "no network but its own loopback, and only its own directory can be written to (namespaces)"
+                    .into()
+            }
+            Self::Network { why } => {
+                format!("no network but its own loopback (namespace); files are not fenced: {why}")
+            }
+            Self::Policy { why } => format!("tool policy only, no namespaces: {why}"),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+enum Report {
+    Ready { files: Option<String> },
+    Impossible { why: String },
+}
+
+/// A process that waits inside the fence for what to run.
+#[derive(Debug)]
+pub struct Fence {
+    child: Child,
+    channel: UnixStream,
+    /// The sockets that listen inside.
+    pub sockets: Vec<TcpListener>,
+    /// What is in force.
+    pub strength: Strength,
+}
+
+impl Fence {
+    /// Starts `program`, which is our own, to be the process inside. What is run there prints to `output`.
+    pub fn raise(program: &Path, openings: &SandboxAllow, output: &File) -> io::Result<Self> {
+        let (mut channel, theirs) = UnixStream::pair()?;
+        let child = Command::new(program)
+            .arg(WORD)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?)
+            .process_group(0)
+            .spawn()?;
+        write_line(&mut channel, openings)?;
+        let (report, handed) = receive(&mut channel, openings.sockets)?;
+        let mut fence = Self { child, channel, sockets: Vec::new(), strength: Strength::Namespaces };
+        match report {
+            Report::Ready { files } => {
+                fence.sockets = handed.into_iter().map(TcpListener::from).collect();
+                if let Some(why) = files {
+                    fence.strength = Strength::Network { why };
+                }
+            }
+            Report::Impossible { why } => {
+                fence.strength = Strength::Policy { why };
+                let own = || TcpListener::bind("127.0.0.1:0");
+                fence.sockets = (0..openings.sockets).map(|_| own()).collect::<io::Result<_>>()?;
+            }
+        }
+        Ok(fence)
+    }
+
+    /// Runs something inside. It is a process group of its own, led by the process that is returned. When the connection is
+    /// dropped that comes with it, everything inside is ended.
+    pub fn run(mut self, inside: &Inside) -> io::Result<(Child, UnixStream)> {
+        write_line(&mut self.channel, inside)?;
+        Ok((self.child, self.channel))
+    }
+
+    /// The file that names the network namespace, by which everything inside can be found.
+    pub fn namespace(&self) -> Option<PathBuf> {
+        match self.strength {
+            Strength::Policy { .. } => None,
+            _ => fs::read_link(format!("/proc/{}/ns/net", self.child.id())).ok(),
+        }
+    }
+}
+
+/// Is the process inside, if the arguments ask for it. Does not return then, except with what went wrong.
+pub fn run_sandbox_child(arguments: &[OsString]) -> Option<io::Error> {
+    let words: Vec<&OsString> = arguments.iter().skip(1).collect();
+    let ended = match words.as_slice() {
+        [word] if *word == WORD => be_inside(),
+        [word, guard] if *word == WORD && *guard == GUARD => be_guard(),
+        _ => return None,
+    };
+    match ended {
+        Err(error) => Some(error),
+        Ok(never) => match never {},
+    }
+}
+
+/// Starts the guard, which holds on to our end of the channel.
+fn start_guard(channel: &UnixStream) -> io::Result<()> {
+    let program = std::env::current_exe()?;
+    Command::new(program)
+        .args([WORD, GUARD])
+        .stdin(OwnedFd::from(channel.try_clone()?))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    Ok(())
+}
+
+/// Waits until whoever started all of this is gone, killed perhaps, and ends whatever is left in this network.
+fn be_guard() -> io::Result<std::convert::Infallible> {
+    let own = fs::read_link("/proc/self/ns/net")?;
+    // Nobody writes; this returns when the other end is closed.
+    while matches!(io::stdin().read(&mut [0; 64]), Ok(1..)) {}
+    end_everything_in(&own, rustix::process::getpid());
+    std::process::exit(0)
+}
+
+/// Ends every process in a network namespace but one.
+pub(crate) fn end_everything_in(namespace: &Path, but: Pid) {
+    // Whoever starts a process while this looks is found in the next round.
+    for _ in 0..100 {
+        let mut found = false;
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+            let theirs = fs::read_link(entry.path().join("ns/net"));
+            if let (Some(id), true) = (id, theirs.is_ok_and(|theirs| theirs == namespace))
+                && id != but
+            {
+                found |= kill_process(id, Signal::KILL).is_ok();
+            }
+        }
+        if !found {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn be_inside() -> io::Result<std::convert::Infallible> {
+    // Nobody is left who could end the agent if whoever runs it is killed.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The channel came as standard input, which the agent is not to have.
+    let mut channel = UnixStream::from(rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?);
+    let openings: SandboxAllow = read_line(&mut channel)?;
+    let report = match leave(&openings) {
+        Ok(files) => Report::Ready { files },
+        Err(error) => Report::Impossible { why: error.to_string() },
+    };
+    let mut sockets = Vec::new();
+    if matches!(report, Report::Ready { .. }) {
+        for _ in 0..openings.sockets.min(MOST) {
+            sockets.push(TcpListener::bind("127.0.0.1:0")?);
+        }
+    }
+    send(&mut channel, &report, &sockets)?;
+    drop(sockets);
+    let inside: Inside = read_line(&mut channel)?;
+    if matches!(report, Report::Ready { .. }) {
+        // Nobody else can be relied on to end what the agent starts once we are killed.
+        start_guard(&channel)?;
+    }
+    let Some((program, rest)) = inside.argv.split_first() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is nothing to run"));
+    };
+    let mut command = Command::new(program);
+    command.args(rest).current_dir(&inside.directory).env_clear().envs(inside.env).stdin(Stdio::null());
+    command.env(WATCHER_VARIABLE, "off");
+    Err(command.exec())
+}
+
+/// Leaves the network and, where that is possible, the right to write. Says why if files could not be fenced.
+fn leave(openings: &SandboxAllow) -> io::Result<Option<String>> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let both = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+    if rustix::process::geteuid().is_root() {
+        unshare(both)?;
+    } else {
+        unshare(both | UnshareFlags::NEWUSER)?;
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw()))?;
+        fs::write("/proc/self/gid_map", format!("{0} {0} 1", group.as_raw()))?;
+    }
+    raise_loopback()?;
+    Ok(protect_files(&openings.writable).err().map(|error| error.to_string()))
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the process has one thread and shares no memory or file descriptors that these flags would split.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+fn raise_loopback() -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: all zeros is a valid `ifreq`, which is plain data.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo\0") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the request is an `ifreq` that names an interface and its flags, as this call expects, and outlives it.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &request) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes everything read-only but `writable`.
+fn protect_files(writable: &[PathBuf]) -> io::Result<()> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    for dir in writable {
+        mount_bind_recursive(dir, dir)?;
+    }
+    let shared_memory = Path::new(SHARED_MEMORY).canonicalize();
+    if let Ok(dir) = &shared_memory {
+        mount_bind_recursive(dir, dir)?;
+    }
+    set_read_only(Path::new("/"), true)?;
+    // Devices are no files, and terminals are needed.
+    set_read_only(Path::new("/dev"), false)?;
+    if let Ok(dir) = &shared_memory {
+        // What lies in shared memory is files like any others. Whoever wants some gets a new one, unless the rerun itself is
+        // in the one there is.
+        let is_inside = |opening: &PathBuf| opening.canonicalize().is_ok_and(|real| real.starts_with(dir));
+        match writable.iter().any(is_inside) {
+            true => set_read_only(dir, true)?,
+            false => mount("tmpfs", dir, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)?,
+        }
+    }
+    for dir in writable {
+        set_read_only(dir, false)?;
+    }
+    Ok(())
+}
+
+fn set_read_only(dir: &Path, on: bool) -> io::Result<()> {
+    let path = std::ffi::CString::new(dir.as_os_str().as_encoded_bytes())?;
+    let read_only = libc::MOUNT_ATTR_RDONLY;
+    let attr = libc::mount_attr {
+        attr_set: if on { read_only } else { 0 },
+        attr_clr: if on { 0 } else { read_only },
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path ends in NUL, the attributes are as large as is said, and both outlive the call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_RECURSIVE,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn write_line(channel: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    channel.write_all(&line)
+}
+
+/// One line, byte by byte: what comes after it may be sockets.
+fn read_line<T: for<'de> Deserialize<'de>>(channel: &mut UnixStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        if channel.read(&mut byte)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if byte == *b"\n" {
+            return Ok(serde_json::from_slice(&line)?);
+        }
+        line.push(byte[0]);
+    }
+}
+
+/// Sends a report, and sockets with it.
+fn send(channel: &mut UnixStream, report: &Report, sockets: &[TcpListener]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut attached = SendAncillaryBuffer::new(&mut space);
+    let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    if !sockets.is_empty() && !attached.push(SendAncillaryMessage::ScmRights(&sockets)) {
+        return Err(io::Error::other("too many sockets"));
+    }
+    sendmsg(&*channel, &[IoSlice::new(b"\0")], &mut attached, SendFlags::empty())?;
+    write_line(channel, report)
+}
+
+fn receive(channel: &mut UnixStream, most: usize) -> io::Result<(Report, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut attached = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let received =
+        recvmsg(&*channel, &mut [IoSliceMut::new(&mut byte)], &mut attached, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process inside the fence has ended"));
+    }
+    let mut sockets = Vec::new();
+    for message in attached.drain() {
+        if let RecvAncillaryMessage::ScmRights(handed) = message {
+            sockets.extend(handed.take(most));
+        }
+    }
+    Ok((read_line(channel)?, sockets))
+}

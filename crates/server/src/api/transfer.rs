@@ -1,0 +1,191 @@
+//! Sessions as files: out of this store, and into it.
+//!
+//! Both go through a file that has no name any more. What somebody fetches slowly must not keep the store from freeing things
+//! for as long as that takes, and what somebody sends is looked at as a whole before any of it counts.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use stepback_engine::Engine;
+use stepback_engine::bundle;
+use stepback_engine::session::status;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::documents::SessionDocument;
+use crate::extract::{Json, Path, Query};
+use crate::problem::Problem;
+use crate::state::{self, AppState};
+
+/// Largest file that is taken in.
+const LARGEST: u64 = 2 << 30;
+/// Bytes that are read or written at a time.
+const PIECE: usize = 256 << 10;
+
+/// In which form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Everything, for another store.
+    #[default]
+    Bundle,
+    /// Lines of JSON, for other programs.
+    Jsonl,
+}
+
+/// How to write a session.
+#[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ExportQuery {
+    /// `bundle` (everything, for another store) or `jsonl` (lines of JSON).
+    #[serde(default)]
+    #[param(inline)]
+    pub format: Format,
+}
+
+/// A session as one file.
+#[utoipa::path(get, path = "/sessions/{session}/export", tag = "sessions",
+    params(("session" = String, Path, description = "The session"), ExportQuery),
+    responses(
+        (status = 200, description = "The file", content((Vec<u8> = "application/octet-stream"), (String = "application/x-ndjson"))),
+        (status = "default", body = Problem)
+    ))]
+pub async fn export(
+    State(work): State<AppState>,
+    Path(id): Path<String>,
+    Query(wanted): Query<ExportQuery>,
+) -> Result<Response, Problem> {
+    let (file, name) = work
+        .run(move |engine| {
+            let session = [state::session(engine, &id)?.1];
+            let mut file = nameless(engine)?;
+            let ending = match wanted.format {
+                Format::Bundle => {
+                    engine.export_bundle(&session, &file)?;
+                    "bundle"
+                }
+                Format::Jsonl => {
+                    engine.export_lines(&session, &file)?;
+                    "jsonl"
+                }
+            };
+            file.rewind()?;
+            Ok((file, format!("{}.{ending}", session[0].id.short())))
+        })
+        .await?;
+    let kind = match wanted.format {
+        Format::Bundle => "application/octet-stream",
+        Format::Jsonl => "application/x-ndjson",
+    };
+    let headers = [
+        (header::CONTENT_TYPE, kind.to_owned()),
+        (header::CONTENT_LENGTH, file.metadata()?.len().to_string()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+    ];
+    let pieces = stream::unfold(file, |mut file| async move {
+        let read = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; PIECE];
+            file.read(&mut piece).map(|count| {
+                piece.truncate(count);
+                (piece, file)
+            })
+        });
+        match read.await {
+            Ok(Ok((piece, _))) if piece.is_empty() => None,
+            // What cannot be read any more ends the answer before its length: whoever fetches it notices.
+            Ok(Ok((piece, file))) => Some((Ok::<_, std::io::Error>(Bytes::from(piece)), file)),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    });
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}
+
+/// A file beside the store that is gone as soon as nobody has it open.
+fn nameless(engine: &Engine<'_>) -> Result<File, Problem> {
+    let dir = engine.store.local_dir();
+    let dir = dir.ok_or_else(|| Problem::internal("this store has no directory for files"))?;
+    let id: String = engine.env.fresh_id().iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = dir.join(format!("passing-{id}"));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// What was taken in.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ImportDocument {
+    /// The sessions of the file, as they are here.
+    pub sessions: Vec<SessionDocument>,
+    /// Steps in the file.
+    pub steps: u64,
+    /// Steps that the store did not have.
+    pub new_steps: u64,
+    /// Objects that the store did not have.
+    pub new_objects: u64,
+}
+
+/// Takes in a bundle or exported lines: everything that the store does not have, or nothing.
+#[utoipa::path(post, path = "/imports", tag = "sessions",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "A bundle, or exported lines, which hold no files"),
+    responses(
+        (status = 200, description = "All of it was here already", body = ImportDocument),
+        (status = 201, description = "It was taken in", body = ImportDocument),
+        (status = "default", body = Problem)
+    ))]
+pub async fn import(
+    State(work): State<AppState>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<ImportDocument>), Problem> {
+    let too_large = || {
+        let detail = format!("a bundle may have {} GiB over HTTP", LARGEST >> 30);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "usage", detail)
+            .hint("\"stepback import FILE\" has no limit")
+    };
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if length.and_then(|length| length.parse().ok()).is_some_and(|length: u64| length > LARGEST) {
+        return Err(too_large());
+    }
+    let mut file = work.run(nameless).await?;
+    let mut pieces = body.into_data_stream();
+    let mut arrived = 0;
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| Problem::usage(format!("the body did not arrive: {error}")))?;
+        arrived += piece.len() as u64;
+        if arrived > LARGEST {
+            return Err(too_large());
+        }
+        tokio::task::block_in_place(|| file.write_all(&piece))?;
+    }
+    work.run(move |engine| {
+        file.rewind()?;
+        let mut start = Vec::new();
+        (&file).take(PIECE as u64).read_to_end(&mut start)?;
+        file.rewind()?;
+        let imported = match bundle::is_lines(&start) {
+            true => engine.import_lines(BufReader::new(file))?,
+            false => engine.import_bundle(&engine.open_bundle(file)?)?,
+        };
+        let mut sessions = Vec::new();
+        for (session, _) in &imported.sessions {
+            if let Some(session) = engine.store.session(*session)? {
+                sessions.push(SessionDocument::of(&session, status(&session, false, engine.env.now())));
+            }
+        }
+        let status = if imported.new_steps > 0 { StatusCode::CREATED } else { StatusCode::OK };
+        let document = ImportDocument {
+            sessions,
+            steps: imported.steps,
+            new_steps: imported.new_steps,
+            new_objects: imported.new_objects,
+        };
+        Ok((status, Json(document)))
+    })
+    .await
+}

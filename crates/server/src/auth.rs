@@ -1,0 +1,251 @@
+//! Who may ask: a token for everything, and no page of somebody else's.
+//!
+//! A server on loopback is reachable by every page in the person's browser. So a request must carry the token, its `Host` must
+//! be a name of this server (a name that somebody points here later is none), and its `Origin`, if it has one, must be
+//! ours or one that was allowed by name.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+
+use crate::problem::Problem;
+use crate::static_files;
+
+/// The name of the cookie that pages use.
+pub(crate) const COOKIE: &str = "stepback";
+
+/// What proves that somebody may ask.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl Token {
+    /// The token in a file that only its owner can read; a new one is made if there is none.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        match read(path) {
+            Ok(token) => return Ok(token),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let aside = path.with_extension(format!("new-{}", std::process::id()));
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&aside)?
+            .write_all(token.as_bytes())?;
+        // Another server may have been faster; then its token counts.
+        let linked = fs::hard_link(&aside, path);
+        fs::remove_file(&aside)?;
+        match linked {
+            Ok(()) => Ok(Self(token)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read(path),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The text of it.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `given` is it, in a time that does not tell how much of it is right.
+    fn is(&self, given: &str) -> bool {
+        let (own, given) = (self.0.as_bytes(), given.as_bytes());
+        let differs = own.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
+        own.len() == given.len() && differs == 0
+    }
+}
+
+fn read(path: &Path) -> io::Result<Token> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(200).read_to_string(&mut text)?;
+    let token = text.trim();
+    match token.len() >= 32 && token.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        true => Ok(Token(token.to_owned())),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} holds no token; remove it, and a new one is made", path.display()),
+        )),
+    }
+}
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    token: Token,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Guard {
+    /// Lets in who has `token` and asks for one of `hosts`, from our own pages or from `origins`.
+    pub fn new(token: Token, hosts: Vec<String>, origins: Vec<String>) -> Self {
+        Self { inner: Arc::new(Inner { token, hosts, origins }) }
+    }
+
+    /// Everything a router answers, only for those who may ask.
+    pub fn protect(self, router: Router) -> Router {
+        router.layer(middleware::from_fn_with_state(self, check))
+    }
+
+    /// Why a request to `host` is refused.
+    fn refusal(&self, host: &str, headers: &HeaderMap, open: bool) -> Option<Problem> {
+        let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        if !self.is_ours(host) {
+            return Some(
+                Problem::new(
+                    StatusCode::MISDIRECTED_REQUEST,
+                    "refused",
+                    "this server does not go by that name",
+                )
+                .hint("ask for it by its address, or start it with --allow-host NAME"),
+            );
+        }
+        if let Some(origin) = text(header::ORIGIN) {
+            let own = ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
+            if !own && !self.inner.origins.iter().any(|allowed| allowed == origin) {
+                return Some(
+                    Problem::new(StatusCode::FORBIDDEN, "refused", "pages of that origin may not ask")
+                        .hint("start the server with --allow-origin ORIGIN to allow it"),
+                );
+            }
+        }
+        if open || self.has_token(headers) {
+            return None;
+        }
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "refused", "the token is missing or wrong");
+        // Where the file is, is nobody's business who has no token.
+        Some(problem.hint(
+            "send \"Authorization: Bearer TOKEN\" with the token in the file that the server named at its start",
+        ))
+    }
+
+    fn has_token(&self, headers: &HeaderMap) -> bool {
+        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let cookie = cookies
+            .flat_map(|line| line.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='))
+            .find(|(name, _)| *name == COOKIE)
+            .map(|(_, value)| value);
+        bearer.or(cookie).is_some_and(|given| self.inner.token.is(given))
+    }
+
+    fn is_ours(&self, host: &str) -> bool {
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        self.inner.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+    }
+}
+
+/// What needs no token: whether it lives and what can be asked is nobody's secret, and who signs in has none yet.
+const OPEN: [&str; 6] = ["/", "/healthz", "/readyz", "/sign-in", "/api/v1/docs", "/api/v1/openapi.json"];
+
+/// What pages of an origin that was allowed by name may do.
+const METHODS: &str = "GET, POST, PATCH, DELETE";
+const HEADERS: &str =
+    "authorization, content-type, if-none-match, last-event-id, mcp-protocol-version, mcp-method, mcp-name";
+
+/// Refuses requests that may not be answered.
+async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    // In HTTP/2 the name is part of the address.
+    let host = match headers.get(header::HOST) {
+        Some(host) => host.to_str().unwrap_or_default(),
+        None => request.uri().authority().map_or("", |authority| authority.as_str()),
+    };
+    let allowed = headers
+        .get(header::ORIGIN)
+        .filter(|origin| guard.inner.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))
+        .cloned();
+    // A browser asks what it may do before it sends a token.
+    let asks_first =
+        request.method() == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let path = request.uri().path();
+    let open = OPEN.contains(&path) || static_files::is_page(path) || (asks_first && allowed.is_some());
+    let mut response = match guard.refusal(host, headers, open) {
+        Some(problem) => problem.into_response(),
+        None if asks_first && allowed.is_some() => {
+            let may = [
+                (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+                (header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS),
+                (header::ACCESS_CONTROL_MAX_AGE, "600"),
+            ];
+            (StatusCode::NO_CONTENT, may).into_response()
+        }
+        None => next.run(request).await,
+    };
+    if let Some(origin) = allowed {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("etag"));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Guard {
+        let hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+        let token = Token("0123456789abcdef0123456789abcdef".into());
+        Guard::new(token, hosts, vec!["https://studio.example".into()])
+    }
+
+    fn refused(pairs: &[(&str, &str)]) -> Option<u16> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            let name: header::HeaderName = name.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        let host = pairs.iter().find(|(name, _)| *name == "host").map_or("", |(_, value)| value);
+        guard().refusal(host, &headers, false).map(|problem| problem.status)
+    }
+
+    #[test]
+    fn only_who_has_the_token_and_comes_from_here_is_let_in() {
+        let bearer = ("authorization", concat!("Bea", "rer 0123456789abcdef", "0123456789abcdef"));
+        let host = ("host", "127.0.0.1:4000");
+        assert_eq!(refused(&[host, bearer]), None);
+        assert_eq!(refused(&[("host", "[::1]:4000"), bearer]), None);
+        let cookie = ("cookie", "a=b; stepback=0123456789abcdef0123456789abcdef");
+        assert_eq!(refused(&[host, cookie]), None);
+        assert_eq!(refused(&[host]), Some(401));
+        assert_eq!(refused(&[host, ("authorization", "Bearer 0123")]), Some(401));
+        assert_eq!(refused(&[("host", "evil.example:4000"), bearer]), Some(421));
+        assert_eq!(refused(&[bearer]), Some(421));
+        assert_eq!(refused(&[host, bearer, ("origin", "http://127.0.0.1:4000")]), None);
+        assert_eq!(refused(&[host, bearer, ("origin", "http://127.0.0.1:5000")]), Some(403));
+        assert_eq!(refused(&[host, bearer, ("origin", "https://studio.example")]), None);
+        assert_eq!(refused(&[host, bearer, ("origin", "null")]), Some(403));
+    }
+}

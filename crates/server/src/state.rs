@@ -1,0 +1,223 @@
+//! The engine, as a request uses it: on a thread where it may wait.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use stepback_engine::{Engine, Workspace};
+use stepback_model::env::Env;
+use stepback_model::ids::WorkspaceId;
+use stepback_model::record::Session;
+use stepback_store::Store;
+use stepback_watch::client::Client;
+use stepback_worktree::rules::Budget;
+use stepback_worktree::scan::hints::Hints;
+use tokio::task::JoinHandle;
+
+use crate::api::otlp::Receiver;
+use crate::api::reruns::{Running, Stage};
+use crate::ingest::Ingest;
+use crate::live::Live;
+use crate::plans::Plans;
+use crate::problem::Problem;
+
+/// What every request works with.
+#[derive(Clone)]
+pub struct AppState {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: &'static dyn Store,
+    env: Box<dyn Env>,
+    threads: usize,
+    plans: Plans,
+    stage: Option<Stage>,
+    running: Running,
+    /// Whether somebody is telling the store about steps that it cannot find yet.
+    indexing: AtomicBool,
+    receiver: Receiver,
+    watcher: OnceLock<Client>,
+    ingest: Ingest,
+    live: Live,
+}
+
+/// Steps that are told at a time in the background; in between, a process that ends is noticed.
+const INDEXED_AT_ONCE: u64 = 4000;
+
+/// How long a program that ends waits for agents that run again.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+impl AppState {
+    /// Over a store.
+    pub fn new(store: &'static dyn Store, env: Box<dyn Env>, threads: usize) -> Self {
+        Self::built(store, env, threads, None)
+    }
+
+    /// Over a store, on a machine where sessions can be done again.
+    pub fn with_stage(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Stage) -> Self {
+        Self::built(store, env, threads, Some(stage))
+    }
+
+    fn built(store: &'static dyn Store, env: Box<dyn Env>, threads: usize, stage: Option<Stage>) -> Self {
+        let (plans, running, receiver) = (Plans::default(), Running::default(), Receiver::default());
+        let (ingest, live) = (Ingest::default(), Live::default());
+        let (indexing, watcher) = (AtomicBool::new(false), OnceLock::new());
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                env,
+                threads,
+                plans,
+                stage,
+                running,
+                indexing,
+                receiver,
+                watcher,
+                ingest,
+                live,
+            }),
+        }
+    }
+
+    /// What reruns need, where they can run.
+    pub(crate) fn stage(&self) -> Option<&Stage> {
+        self.inner.stage.as_ref()
+    }
+
+    /// Reruns that run.
+    pub(crate) fn running(&self) -> &Running {
+        &self.inner.running
+    }
+
+    /// Ends agents that run again, for a program that is about to end, and waits a while for their last words.
+    pub fn end_reruns(&self) {
+        self.running().interrupt();
+        let begun = Instant::now();
+        while !self.running().is_empty() && begun.elapsed() < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Does some work with the engine where the caller is, who may wait.
+    pub(crate) fn on_this_thread<T>(
+        &self,
+        work: impl FnOnce(&Engine<'_>) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        work(&self.inner.engine())
+    }
+
+    /// From now on, this one is asked what changed in workspaces.
+    pub fn ask(&self, watcher: Client) {
+        // Only the first counts; there is one for each store.
+        let _ = self.inner.watcher.set(watcher);
+    }
+
+    /// The store.
+    pub fn store(&self) -> &'static dyn Store {
+        self.inner.store
+    }
+
+    /// The plans that were shown.
+    pub(crate) fn plans(&self) -> &Plans {
+        &self.inner.plans
+    }
+
+    /// Whether somebody goes on telling the store about steps.
+    pub(crate) fn is_indexing(&self) -> bool {
+        self.inner.indexing.load(Ordering::Acquire)
+    }
+
+    /// Goes on telling the store about steps that it cannot find yet, until it knows all. One at a time does so.
+    pub(crate) fn index_in_background(&self) {
+        let inner = self.inner.clone();
+        if inner.indexing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tokio::task::spawn_blocking(move || {
+            let engine = inner.engine();
+            // What fails now is tried again by the next search, which says why.
+            while let Ok((_, false)) = engine.bring_index_forward(INDEXED_AT_ONCE) {
+                std::thread::yield_now();
+            }
+            inner.indexing.store(false, Ordering::Release);
+        });
+    }
+
+    /// What takes in telemetry.
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.inner.receiver
+    }
+
+    /// What is on its way into the store.
+    pub(crate) fn ingest(&self) -> &Ingest {
+        &self.inner.ingest
+    }
+
+    /// What goes on in the store.
+    pub(crate) fn live(&self) -> &Live {
+        &self.inner.live
+    }
+
+    /// Starts some work with the engine on a thread where it may wait. It goes on even if nobody waits for it.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Engine<'_>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let inner = self.inner.clone();
+        tokio::task::spawn_blocking(move || work(&inner.engine()))
+    }
+
+    /// Does some work with the engine on a thread where it may wait.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Engine<'_>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        match self.start(work).await {
+            Ok(done) => done,
+            Err(_) => Err(Problem::internal("the work on this request ended unexpectedly")),
+        }
+    }
+}
+
+impl Inner {
+    fn engine(&self) -> Engine<'_> {
+        Engine {
+            store: self.store,
+            env: &*self.env,
+            budget: Budget::default(),
+            threads: self.threads,
+            progress: None,
+            watcher: self.watcher.get().map(|watcher| watcher as &dyn Hints),
+        }
+    }
+}
+
+/// The workspace with this id, or the beginning of one.
+pub fn workspace<'e>(engine: &'e Engine<'_>, id: &str) -> Result<Workspace<'e>, Problem> {
+    let all = engine.store.workspaces()?;
+    let mut found = all.iter().filter(|workspace| !id.is_empty() && workspace.id.to_string().starts_with(id));
+    let (Some(record), None) = (found.next(), found.next()) else {
+        return Err(Problem::unknown("workspace", id));
+    };
+    opened(engine, record.id)
+}
+
+/// The workspace of a session, and the session.
+pub fn session<'e>(engine: &'e Engine<'_>, id: &str) -> Result<(Workspace<'e>, Session), Problem> {
+    let session = engine.find_session_anywhere(id).map_err(|_| Problem::unknown("session", id))?;
+    Ok((opened(engine, session.workspace)?, session))
+}
+
+/// The workspace with exactly this id, with everything that hooks left for it.
+pub fn opened<'e>(engine: &'e Engine<'_>, id: WorkspaceId) -> Result<Workspace<'e>, Problem> {
+    let all = engine.store.workspaces()?;
+    let record = all.into_iter().find(|workspace| workspace.id == id);
+    let record = record.ok_or_else(|| Problem::unknown("workspace", &id.to_string()))?;
+    let workspace = engine.known_workspace(Path::new(OsStr::from_bytes(&record.root)))?;
+    stepback_agents::record::take_in_quietly(&workspace)?;
+    Ok(workspace)
+}

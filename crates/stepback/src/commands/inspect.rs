@@ -1,0 +1,223 @@
+//! `stepback at`, `stepback cat` and `stepback restore`
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use stepback_engine::workspace::describe;
+use stepback_engine::{EngineError, Workspace, diff};
+use stepback_model::record::StepKind;
+use stepback_model::state::GitState;
+use stepback_model::tree::Node;
+
+use stepback_store::port::StoredCheckpoint;
+
+use super::{CommandResult, DONE, view};
+use crate::context::Context;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// `at` and `checkpoint show`
+pub fn at(context: &Context, point: &str) -> CommandResult {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let lock = workspace.lock_shared()?;
+    let stored = context.resolve(&workspace, point)?;
+    let state = workspace.state_of(&stored)?;
+    let entries = diff::trees(workspace.store(), None, state.files).map_err(EngineError::from)?;
+    let git = match state.git {
+        Some(hash) => GitState::load(workspace.store(), hash).map_err(EngineError::from)?,
+        None => GitState::default(),
+    };
+    drop(lock);
+    if context.json {
+        let files: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| {
+                let mut value = view::node(entry.after.as_ref()?);
+                value["id"] = json!(entry.path);
+                value["path"] = json!(entry.path);
+                Some(value)
+            })
+            .collect();
+        let repositories: Vec<_> = git
+            .repositories
+            .iter()
+            .map(|repository| {
+                let path = stepback_model::path::display_bytes(&repository.path);
+                json!({ "id": path, "path": path, "head": repository.summary })
+            })
+            .collect();
+        let mut value = view::step(&stored);
+        value["detail"] = json!(workspace.detail_of(&stored.checkpoint.step)?);
+        value["files"] = json!(files);
+        value["git"] = json!(repositories);
+        value["slots"] = json!(state);
+        output::document(&value);
+        return DONE;
+    }
+    let paint = Paint::stdout();
+    let step = &stored.checkpoint.step;
+    let noun = if stored.checkpoint.trigger.is_some() { "Checkpoint" } else { "Step" };
+    output::line(format!("{noun} {} {}", paint.strong(describe(&stored)), paint.name(step.id)));
+    output::line(format!("  made     {} ({})", step.at, step.at.ago(context.now())));
+    if let Some(trigger) = stored.checkpoint.trigger {
+        output::line(format!("  trigger  {}", trigger.as_str()));
+    }
+    output::line(format!("  summary  {}", step.summary));
+    if let Some(note) = &stored.checkpoint.annotation.note {
+        output::line(format!("  note     {}", stepback_model::path::display_bytes(note.as_bytes())));
+    }
+    if !stored.checkpoint.annotation.tags.is_empty() {
+        output::line(format!("  tags     {}", stored.checkpoint.annotation.tags.join(", ")));
+    }
+    if step.kind != StepKind::Checkpoint && step.kind != StepKind::Rewind {
+        show_step(&workspace, &stored)?;
+    }
+    let (mut files, mut bytes, mut skipped) = (0, 0, 0);
+    for entry in &entries {
+        match &entry.after {
+            Some(Node::File { size, .. }) => {
+                files += 1;
+                bytes += size;
+            }
+            Some(Node::Symlink { .. }) => files += 1,
+            Some(Node::Skipped { .. }) => skipped += 1,
+            _ => {}
+        }
+    }
+    output::line(format!(
+        "  files    {}, {} ({skipped} not covered)",
+        output::count(files, "file"),
+        output::bytes(bytes)
+    ));
+    for repository in &git.repositories {
+        let summary = &repository.summary;
+        output::line(format!(
+            "  git      {}: {} at {}",
+            stepback_model::path::display_bytes(&repository.path),
+            summary.branch.as_deref().unwrap_or("detached HEAD"),
+            summary.commit.as_deref().unwrap_or("no commit yet")
+        ));
+    }
+    output::say(paint.dim(format!(
+        "\"stepback diff '#{0}'\" compares it with now, \"stepback rewind '#{0}'\" goes back to it.",
+        step.number
+    )));
+    DONE
+}
+
+/// What is known about a step of an agent.
+fn show_step(workspace: &Workspace<'_>, stored: &StoredCheckpoint) -> Result<(), Failure> {
+    /// Lines shown of an input or output; the JSON document has all of it.
+    const SHOWN: usize = 8;
+    let step = &stored.checkpoint.step;
+    let facts = &step.facts;
+    let session = workspace.store().session(step.session).map_err(EngineError::from)?;
+    if let Some(session) = session {
+        output::line(format!(
+            "  session  {}, iteration {}",
+            super::sessions::name(&session),
+            facts.iteration
+        ));
+    }
+    output::line(format!("  kind     {}", step.kind.as_str()));
+    if let Some(worker) = &facts.worker {
+        output::line(format!("  worker   {worker}"));
+    }
+    if let Some(micros) = facts.duration {
+        output::line(format!("  took     {:.1} ms", micros as f64 / 1000.0));
+    }
+    let detail = workspace.detail_of(step)?.unwrap_or_default();
+    for name in ["input", "output", "error"] {
+        let Some(value) = detail.get(name) else { continue };
+        let text = match value {
+            Value::String(text) => text.clone(),
+            other => serde_json::to_string_pretty(other).unwrap_or_default(),
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        output::line(format!("  {name}"));
+        for line in lines.iter().take(SHOWN) {
+            output::line(format!("    {}", stepback_model::path::display_bytes(line.as_bytes())));
+        }
+        if lines.len() > SHOWN {
+            output::line(format!("    … and {} more lines (--json has all)", lines.len() - SHOWN));
+        }
+    }
+    Ok(())
+}
+
+/// `cat`
+pub fn cat(context: &Context, point: &str, path: &str) -> CommandResult {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let lock = workspace.lock_shared()?;
+    let stored = context.resolve(&workspace, point)?;
+    let state = workspace.state_of(&stored)?;
+    let relative = view::parse_path(&context.relative(&workspace, path))?;
+    let (node, bytes) = workspace.read_path(&state, &relative)?.ok_or_else(|| {
+        Failure::new(Kind::Point, format!("{relative} did not exist at {}", describe(&stored)))
+            .hint(format!("\"stepback at '#{}' --json\" lists what did", stored.checkpoint.step.number))
+    })?;
+    drop(lock);
+    match &node {
+        Node::Dir { .. } => return Err(Failure::new(Kind::Usage, format!("{relative} was a directory"))),
+        Node::Skipped { reason } => {
+            let why = format!("{relative} was not covered: {}", reason.describe());
+            return Err(Failure::new(Kind::Point, why));
+        }
+        _ => {}
+    }
+    if context.json {
+        let mut value = view::node(&node);
+        value["id"] = json!(relative);
+        value["path"] = json!(relative);
+        value["text"] = json!(String::from_utf8(bytes).ok());
+        output::document(&value);
+        return DONE;
+    }
+    let _ = std::io::stdout().write_all(&bytes);
+    DONE
+}
+
+/// `restore`
+pub fn restore(context: &Context, point: &str, into: &Path, git: bool) -> CommandResult {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    // Keeps a prune from freeing what is being read.
+    let _lock = workspace.lock_shared()?;
+    let stored = context.resolve(&workspace, point)?;
+    let state = workspace.state_of(&stored)?;
+    let into = context.directory.join(into);
+    let done = workspace.materialize(&state, &into, git)?;
+    // Now that it exists, it has a name without "..".
+    let into = into.canonicalize().unwrap_or(into);
+    let inside = into.starts_with(&workspace.root);
+    if context.json {
+        output::document(&json!({
+            "id": stored.checkpoint.step.id,
+            "into": into.display().to_string(),
+            "files": done.files,
+            "cloned": done.cloned,
+            "bytes": done.bytes,
+            "missing": done.missing.iter().map(view::left_alone).collect::<Vec<_>>(),
+        }));
+        return DONE;
+    }
+    output::line(format!(
+        "Wrote {} ({}) of {} to {}",
+        output::count(done.files, "file"),
+        output::bytes(done.bytes),
+        describe(&stored),
+        into.display()
+    ));
+    for item in &done.missing {
+        output::say(format!("  not written: {} ({})", item.path, item.reason));
+    }
+    if inside {
+        output::say("It lies inside the workspace, so the next checkpoint covers it too.");
+    }
+    DONE
+}

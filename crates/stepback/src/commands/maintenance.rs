@@ -1,0 +1,193 @@
+//! `stepback prune`, `stepback fsck` and `stepback stats`
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use stepback_engine::prune::Rules;
+use stepback_store::port::Query;
+
+use super::{CommandResult, DONE, view};
+use crate::args::Prune;
+use crate::context::Context;
+use crate::failure::Kind;
+use crate::output::{self, Paint};
+
+/// `prune`
+pub fn prune(context: &Context, arguments: &Prune) -> CommandResult {
+    let engine = context.engine();
+    let workspace = context.workspace(&engine)?;
+    let rules = Rules {
+        keep_last: arguments.keep_last,
+        keep_days: arguments.keep_days,
+        keep_manual: arguments.keep_manual,
+        max_size: arguments.max_size,
+        now: arguments.now,
+    };
+    let plan = workspace.plan_prune(rules)?;
+    let items: Vec<_> = plan.hide.iter().map(view::checkpoint).collect();
+    let (keep, purge) = (plan.keep, plan.purge.len());
+    let by_size = arguments.max_size.map(output::bytes);
+    let paint = Paint::stdout();
+    if arguments.dry_run {
+        if context.json {
+            output::document(
+                &json!({ "applied": false, "items": items, "kept": keep, "freed_checkpoints": purge }),
+            );
+            return DONE;
+        }
+        for stored in &plan.hide {
+            output::line(format!("would prune #{}  {}", stored.checkpoint.step.number, view::title(stored)));
+        }
+        output::line(format!(
+            "{} would go, {} would stay; the bytes of {} hidden before would be freed",
+            output::count(plan.hide.len() as u64, "checkpoint"),
+            output::grouped(keep as u64),
+            output::count(purge as u64, "checkpoint"),
+        ));
+        if let Some(size) = by_size {
+            output::line(format!(
+                "Then the oldest would go, automatic ones first, until the store fits into {size}."
+            ));
+        }
+        return DONE;
+    }
+    let pruned = workspace.prune(plan)?;
+    if context.json {
+        output::document(&json!({
+            "id": pruned.operation.as_ref().map(|operation| operation.id),
+            "applied": true,
+            "items": items,
+            "kept": pruned.kept,
+            "hidden": pruned.hidden,
+            "reruns": pruned.reruns,
+            "freed_objects": pruned.swept.objects,
+            "freed_bytes": pruned.swept.bytes,
+        }));
+        return DONE;
+    }
+    output::line(format!(
+        "Pruned {}, kept {}; freed {} in {}",
+        output::count(pruned.hidden as u64, "checkpoint"),
+        output::grouped(pruned.kept as u64),
+        output::bytes(pruned.swept.bytes),
+        output::count(pruned.swept.objects, "object"),
+    ));
+    if pruned.reruns > 0 {
+        output::line(format!(
+            "Gave up the intermediate files of {}; branches of reruns stay",
+            output::count(pruned.reruns as u64, "rerun")
+        ));
+    }
+    if pruned.operation.is_some() && !arguments.now && arguments.max_size.is_none() {
+        output::say(
+            paint.dim(
+                "\"stepback undo\" brings them back; the next prune frees their bytes (--now: at once).",
+            ),
+        );
+    }
+    DONE
+}
+
+/// `fsck`
+pub fn fsck(context: &Context) -> CommandResult {
+    let engine = context.engine();
+    let health = engine.check()?;
+    let sound = health.problems.is_empty();
+    if context.json {
+        output::document(&json!({
+            "ok": sound,
+            "verified": health.verified,
+            "bytes": health.bytes,
+            "items": health.problems.iter().enumerate().map(|(at, problem)| json!({ "id": at + 1, "problem": problem })).collect::<Vec<_>>(),
+        }));
+    } else {
+        let paint = Paint::stdout();
+        for problem in &health.problems {
+            output::line(format!("{} {problem}", paint.bad("damaged:")));
+        }
+        output::line(format!(
+            "Verified {} ({}): {}",
+            output::count(health.verified, "object"),
+            output::bytes(health.bytes),
+            if sound { paint.good("everything is sound") } else { paint.bad("see above") }
+        ));
+        if !sound {
+            output::say(
+                "Hint: what is not named above is intact; \"stepback restore POINT --into DIR\" gets it out.",
+            );
+        }
+    }
+    if sound { DONE } else { Ok(ExitCode::from(Kind::Store as u8)) }
+}
+
+/// `stats`
+pub fn stats(context: &Context) -> CommandResult {
+    let (engine, store) = (context.engine(), context.store());
+    for workspace in engine.every_workspace()? {
+        // What hooks left is counted, too; what cannot be recorded now waits on.
+        let _ = stepback_agents::record::take_in_if_free(&workspace);
+    }
+    let usage = store.usage()?;
+    let (reruns, workspaces): (Vec<_>, Vec<_>) =
+        store.workspaces()?.into_iter().partition(|workspace| workspace.is_rerun());
+    let mut rows = Vec::new();
+    for workspace in &workspaces {
+        let visible = Query {
+            checkpoint: Some(true),
+            hidden: Some(false),
+            limit: Some(0),
+            count_all: true,
+            ..Query::default()
+        };
+        let checkpoints = store.find(Some(workspace.id), &visible)?.total;
+        let root = String::from_utf8_lossy(&workspace.root).into_owned();
+        let tally = store.tally(workspace.id)?;
+        let steps = tally.iter().map(|one| one.steps).sum::<u64>();
+        let operations = store.operations(workspace.id)?.len() as u64;
+        rows.push((workspace.id, root, checkpoints, steps, operations, tally));
+    }
+    if context.json {
+        let items: Vec<_> = rows
+            .iter()
+            .rev()
+            .map(|(id, root, visible, steps, operations, tally)| {
+                let mut agents = serde_json::Map::new();
+                for one in tally {
+                    let agent = agents.entry(&one.agent).or_insert_with(|| json!({}));
+                    agent[one.kind.as_str()] = json!({ "steps": one.steps, "failed": one.failed });
+                }
+                json!({ "id": id, "root": root, "checkpoints": visible, "steps": steps, "operations": operations, "agents": agents })
+            })
+            .collect();
+        output::document(&json!({
+            "store": context.store_path(), "usage": usage, "items": items, "reruns": reruns.len(),
+        }));
+        return DONE;
+    }
+    output::line(format!("Store {}", context.store_path()));
+    output::line(format!(
+        "  {} in {}; {} before compression and sharing",
+        output::bytes(usage.total_bytes),
+        output::count(usage.objects, "object"),
+        output::bytes(usage.raw_bytes)
+    ));
+    for (_, root, visible, steps, operations, tally) in &rows {
+        output::line(format!(
+            "  {root}: {}, {}, {}",
+            output::count(*visible, "checkpoint"),
+            output::count(*steps, "step"),
+            output::count(*operations, "operation")
+        ));
+        for of_agent in tally.chunk_by(|a, b| a.agent == b.agent) {
+            let kinds: Vec<String> = of_agent
+                .iter()
+                .map(|one| format!("{} {}", output::grouped(one.steps), one.kind.as_str()))
+                .collect();
+            output::line(format!("    {}: {}", of_agent[0].agent, kinds.join(", ")));
+        }
+    }
+    if !reruns.is_empty() {
+        output::line(format!("  {}, not counted above", output::count(reruns.len() as u64, "rerun")));
+    }
+    DONE
+}

@@ -1,0 +1,157 @@
+//! `stepback proxy`
+
+use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use stepback_agents::model_call_inbox::{ModelCallWriter, VARIABLE};
+use stepback_engine::Workspace;
+use stepback_proxy::{Answers, Config, Limits, Listen, Timing, Upstreams};
+use stepback_rerun::recorded_session::RecordedSession;
+use stepback_rerun::replay_responder::{Directories, OnDifference, Replayer};
+use stepback_rerun::sink::ModelCallSink;
+
+use super::{CommandResult, DONE, run, sessions};
+use crate::args::proxy::{Difference, Proxy, Recorded};
+use crate::context::{self, Context};
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Paint};
+
+/// How long calls may go on after the person wants to end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// `proxy`
+pub fn proxy(context: &Context, arguments: &Proxy) -> CommandResult {
+    let listen: SocketAddr = arguments.listen.parse().map_err(|_| {
+        Failure::new(Kind::Usage, format!("\"{}\" is no address", arguments.listen))
+            .hint("write ADDR:PORT, such as 127.0.0.1:7070; port 0 takes a free one")
+    })?;
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, ended.clone())?;
+        signal_hook::flag::register(signal, ended.clone())?;
+    }
+    let engine = context.engine();
+    let workspace = context.workspace_or_new(&engine)?;
+    let replayer = match &arguments.replay {
+        Some(session) => Some(Arc::new(replayer(&workspace, session, &arguments.recorded)?)),
+        None => None,
+    };
+    let carrier = ModelCallWriter {
+        dir: workspace.cache_dir()?.unwrap_or_default(),
+        agent: arguments.agent.clone(),
+        session: arguments.session.clone(),
+        started: None,
+        since: context.now(),
+        prices: context.prices()?,
+    };
+    let (recorder, taken) = ModelCallSink::new(carrier);
+    let recorder = Arc::new(recorder);
+    let started = stepback_proxy::start(Config {
+        listen: if listen.ip().is_loopback() { Listen::Addr(listen) } else { Listen::Anywhere(listen) },
+        upstreams: upstreams(arguments),
+        sink: recorder.clone(),
+        answers: replayer.clone().map(|replayer| replayer as Arc<dyn Answers>),
+        limits: Limits::default(),
+        certificates: context::variable("NODE_EXTRA_CA_CERTS"),
+    });
+    let proxy = started.map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Failure::new(Kind::Usage, error.to_string()).hint(
+            "it comes from --upstream, --anthropic, --openai or --gemini, else from ANTHROPIC_BASE_URL or \
+             GOOGLE_GEMINI_BASE_URL",
+        ),
+        _ => Failure::new(Kind::System, format!("cannot listen at {listen}: {error}"))
+            .hint("name another address with --listen, or port 0 for a free one"),
+    })?;
+    announce(context, &proxy.url(), replayer.is_some(), listen);
+    std::thread::scope(|scope| {
+        scope.spawn(|| run::take_in(&workspace, taken));
+        while !ended.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let stats = proxy.shutdown(LAST_WORDS);
+        output::say_for_people(
+            context.json,
+            &format!("Carried {}.", output::count(stats.exchanges, "model call")),
+        );
+        if let Some(why) = recorder.trouble() {
+            output::say(format!("Warning: not all of them could be recorded: {why}"));
+        }
+        drop(recorder);
+    });
+    let _ = stepback_agents::record::take_in_quietly(&workspace);
+    let tally = replayer.map(|replayer| replayer.tally());
+    match tally {
+        Some(tally) if context.json => output::document(&json!({ "model_calls": tally })),
+        Some(tally) => tally.parted.iter().for_each(super::rerun::show_parted),
+        None => {}
+    }
+    DONE
+}
+
+fn announce(context: &Context, url: &str, replays: bool, listen: SocketAddr) {
+    if context.json {
+        output::document(&json!({ "url": url, "replay": replays }));
+        let _ = std::io::stdout().flush();
+        return;
+    }
+    let paint = Paint::stdout();
+    output::line(format!("Listening at {}", paint.strong(url)));
+    output::line(format!(
+        "  export ANTHROPIC_BASE_URL={url} OPENAI_BASE_URL={url}/v1 GOOGLE_GEMINI_BASE_URL={url}"
+    ));
+    output::line(format!("  export {VARIABLE}=1"));
+    if !listen.ip().is_loopback() {
+        output::say("Warning: whoever reaches this address can use it.");
+    }
+    output::say(Paint::stderr().dim("Ctrl-C ends it."));
+}
+
+fn upstreams(arguments: &Proxy) -> Upstreams {
+    let of = |given: &Option<String>, variable: &str, usual: &str| {
+        let set = std::env::var(variable).ok().filter(|url| !url.is_empty());
+        let every = arguments.upstream.clone();
+        given.clone().or(every).or(set).unwrap_or_else(|| usual.to_owned())
+    };
+    let openai = Some(of(&arguments.openai, "", "https://api.openai.com"));
+    Upstreams {
+        default: arguments.upstream.clone(),
+        messages: Some(of(&arguments.anthropic, "ANTHROPIC_BASE_URL", "https://api.anthropic.com")),
+        chat: openai.clone(),
+        responses: openai,
+        gemini: Some(of(
+            &arguments.gemini,
+            "GOOGLE_GEMINI_BASE_URL",
+            "https://generativelanguage.googleapis.com",
+        )),
+    }
+}
+
+fn replayer(workspace: &Workspace<'_>, session: &str, how: &Recorded) -> Result<Replayer, Failure> {
+    let session = sessions::pick(workspace, Some(session))?;
+    let tape = RecordedSession::of(workspace, session)?;
+    if tape.exchanges.is_empty() {
+        return Err(super::rerun::refused(stepback_rerun::RerunError::NoCalls));
+    }
+    let here = workspace.root.clone();
+    let directories = Directories { all: vec![("{workspace}", here.clone(), here)] };
+    Ok(Replayer::new(&tape, &[], &directories, on_difference(how), timing(how)))
+}
+
+/// What to do with a call that was never recorded.
+pub fn on_difference(how: &Recorded) -> OnDifference {
+    match how.on_difference {
+        Difference::Stop => OnDifference::Stop,
+        Difference::Live => OnDifference::Live,
+        Difference::Nearest => OnDifference::Nearest,
+    }
+}
+
+/// When recorded answers come.
+pub fn timing(how: &Recorded) -> Timing {
+    if how.timed { Timing::Real } else { Timing::Instant }
+}

@@ -1,0 +1,173 @@
+//! Where the store is: a directory, or a database that other machines use too.
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stepback_postgres::{Access, PostgresStore};
+use stepback_store::embedded::EmbeddedStore;
+use stepback_store::{Store, StoreError};
+
+use crate::context::{self, CreateStore};
+use crate::failure::{Failure, Kind};
+
+/// Name of the directory, in the user's data directory, for what must be on this machine although the store is not.
+const SERVERS: &str = "postgres";
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreLocation {
+    /// In a directory.
+    Directory(PathBuf),
+    /// In a database.
+    Server {
+        /// Its address, as the person wrote it.
+        url: String,
+        /// The directory for caches, locks, settings and an agent's inbox.
+        local: PathBuf,
+    },
+}
+
+impl StoreLocation {
+    /// What the person means by `named`, or the usual place.
+    pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
+        match named {
+            Some(named) => Self::read(named),
+            None => Self::read(&context::default_store()?),
+        }
+    }
+
+    /// What `named` means: the address of a database, else a directory.
+    pub fn read(named: &Path) -> Result<Self, Failure> {
+        match named.to_str().filter(|text| stepback_postgres::is_address(text)) {
+            Some(url) => {
+                let local = context::data_directory()?.join(SERVERS).join(stepback_postgres::local_name(url));
+                Ok(Self::Server { url: url.to_string(), local: std::path::absolute(local)? })
+            }
+            None => {
+                refuse_unknown_scheme(named)?;
+                Ok(Self::Directory(std::path::absolute(named)?))
+            }
+        }
+    }
+
+    /// The directory for what must be on this machine.
+    pub fn local(&self) -> &Path {
+        match self {
+            Self::Directory(dir) => dir,
+            Self::Server { local, .. } => local,
+        }
+    }
+
+    /// For people: never with a password.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Directory(dir) => dir.display().to_string(),
+            Self::Server { url, .. } => stepback_postgres::shown(url),
+        }
+    }
+
+    /// What another stepback must be given as `--store` or `STEPBACK_HOME`.
+    pub fn argument(&self) -> String {
+        match self {
+            Self::Directory(dir) => dir.display().to_string(),
+            Self::Server { url, .. } => url.clone(),
+        }
+    }
+
+    /// Opens the store, for the life of the process.
+    ///
+    /// Never closed: the process is about to end, and closing a database properly takes as long as a small checkpoint's scan.
+    /// What is committed is durable already; locks go with the process.
+    pub fn open(&self, make: CreateStore) -> Result<&'static dyn Store, StoreError> {
+        Ok(match (self, make) {
+            (Self::Directory(dir), CreateStore::Yes) => {
+                let store = EmbeddedStore::open(dir)?;
+                // Somebody may have opened it to others since; it holds secrets.
+                store.tighten_permissions()?;
+                Box::leak(Box::new(store))
+            }
+            (Self::Directory(dir), CreateStore::No) => {
+                Box::leak(Box::new(EmbeddedStore::open_existing(dir)?))
+            }
+            (Self::Server { url, local }, CreateStore::Yes) => {
+                Box::leak(Box::new(PostgresStore::connect(&access(url, local))?))
+            }
+            (Self::Server { url, local }, CreateStore::No) => {
+                Box::leak(Box::new(PostgresStore::connect_existing(&access(url, local))?))
+            }
+        })
+    }
+
+    /// Opens the store, making it if needed, for somebody who waits for others at most for `patience`.
+    pub fn open_impatiently(&self, patience: Duration) -> Result<&'static dyn Store, StoreError> {
+        Ok(match self {
+            Self::Directory(dir) => Box::leak(Box::new(EmbeddedStore::open_impatiently(dir, patience)?)),
+            Self::Server { url, local } => {
+                let access = Access { patience: Some(patience), ..access(url, local) };
+                Box::leak(Box::new(PostgresStore::connect(&access)?))
+            }
+        })
+    }
+}
+
+/// Refuses what looks like an address of a kind that is not supported: a directory of that name is never meant. Only the
+/// scheme is shown, since the rest may hold a password.
+fn refuse_unknown_scheme(named: &Path) -> Result<(), Failure> {
+    let text = named.to_string_lossy();
+    let Some((scheme, _)) = text.split_once(':') else { return Ok(()) };
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    if !is_scheme {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::Usage, format!("there is no kind of store \"{scheme}:\"")).hint(format!(
+        "a store is a directory, or a database at postgres://… or postgresql://…; for a directory of that name write ./{scheme}:…"
+    )))
+}
+
+/// How to get at a database: with the password that PostgreSQL's own programs would use, and the name of this machine.
+fn access(url: &str, local: &Path) -> Access {
+    let file = || {
+        let named = context::variable("PGPASSFILE");
+        let path = named.or_else(|| Some(context::home()?.join(".pgpass")))?;
+        stepback_postgres::password_in(&std::fs::read_to_string(path).ok()?, url)
+    };
+    let password = std::env::var_os("PGPASSWORD").map(OsStringExt::into_vec).or_else(file);
+    let machine = std::env::var("STEPBACK_MACHINE").ok().filter(|name| !name.is_empty());
+    Access { password, machine, ..Access::new(url, local) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_an_unknown_kind_is_no_directory() {
+        for wrong in [
+            "s3://bucket/x",
+            "memory:",
+            "postgre://db/x",
+            "POSTGRES://db",
+            "sqlite:x.db",
+            "C:\\store",
+            "file:///x",
+        ] {
+            let failure = StoreLocation::read(Path::new(wrong)).unwrap_err();
+            let hint = failure.what_to_do().unwrap_or_default();
+            assert!(failure.message().contains("kind of store") && hint.contains("postgres://"), "{wrong}");
+        }
+        let secret = StoreLocation::read(Path::new("mysql://ann:secret@db/x")).unwrap_err();
+        assert!(!format!("{secret:?}").contains("secret@"), "{secret:?}");
+        for directory in ["./s3:x", "/srv/a:b", "store", "dir/memory:", "a b:c"] {
+            assert!(
+                matches!(StoreLocation::read(Path::new(directory)), Ok(StoreLocation::Directory(_))),
+                "{directory}"
+            );
+        }
+        assert!(matches!(
+            StoreLocation::read(Path::new("postgres://db/x")),
+            Ok(StoreLocation::Server { .. })
+        ));
+    }
+}

@@ -1,0 +1,320 @@
+//! What the index answers: which steps fit, in which order, and how many there are at least.
+//!
+//! A word that half of a million steps have must not cost more than one that three of them have. So no more of the newest matches
+//! are ranked than a person goes through, no more are counted than [`COUNTED`], and conditions on steps are first tried on the
+//! newest matches alone; only if these are not enough, on all.
+
+use std::collections::HashSet;
+
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, params_from_iter};
+use stepback_model::search::{Pattern, Phrase, Texts, fold};
+
+use super::find::{self, Conditions, Size};
+use super::index::Index;
+use super::log;
+use crate::error::StoreError;
+use crate::port::{COUNTED, Query, Search, SortKey};
+use crate::rank::{Ranking, take_apart, weight};
+use crate::search::unpack;
+
+/// So many of the newest matches are ranked; older ones follow in order of time.
+const RANKED: u64 = 500;
+/// So many of the newest matches are tried against conditions before all of them are.
+const NEAR: u64 = 10_000;
+/// So many texts are read to verify that they have a substring before nobody counts any more.
+const VERIFIED: u64 = 1000;
+
+/// Steps by their positions, with scores, in order.
+#[derive(Default)]
+pub(super) struct Places {
+    /// Those to show.
+    pub shown: Vec<(i64, f64)>,
+    /// How many there are.
+    pub total: u64,
+    /// Whether nobody counted further.
+    pub at_least: bool,
+    /// Whether there are more behind those to show.
+    pub more: bool,
+}
+
+fn number(number: u64) -> Value {
+    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+impl Index {
+    /// Steps that have words.
+    pub(super) fn words(
+        &self,
+        search: &Search,
+        with: &[Phrase],
+        without: &[Phrase],
+    ) -> Result<Places, StoreError> {
+        let matching = Matching::new(self, search, expression(with, without))?;
+        let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let end = search.skip.saturating_add(search.limit);
+        let enough = end.saturating_add(1);
+        let newest = search.ranked || (search.among.by == SortKey::Commit && !search.among.oldest_first);
+        let (found, is_all) = match (newest, search.ranked) {
+            (true, true) => matching.newest(enough, RANKED.max(enough))?,
+            (true, false) => matching.newest(enough, enough)?,
+            (false, _) => matching.ordered(&find::order(None, &search.among), enough)?,
+        };
+        let (total, at_least) = match is_all {
+            true => (found.len() as u64, false),
+            false => matching.count(found.len() as u64)?,
+        };
+        // Of the newest matches the best come first; what is asked for behind them comes as it is.
+        let ranked = if search.ranked { found.len().min(usize(RANKED)) } else { 0 };
+        let mut places = self.ranked(&found[..ranked], with, without)?;
+        places.extend(found[ranked..].iter().map(|at| (*at, 0.0)));
+        let more = places.len() as u64 > end && search.limit > 0;
+        let shown = places.into_iter().skip(usize(search.skip)).take(usize(search.limit)).collect();
+        Ok(Places { shown, total, at_least, more })
+    }
+
+    /// The best first; what fits equally well as it came.
+    fn ranked(
+        &self,
+        found: &[i64],
+        with: &[Phrase],
+        without: &[Phrase],
+    ) -> Result<Vec<(i64, f64)>, StoreError> {
+        let (documents, words): (i64, i64) =
+            (self.db.prepare_cached("SELECT documents, words FROM state")?)
+                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let average = words as f64 / documents.max(1) as f64;
+        let mut weighed = Vec::new();
+        for phrase in with.iter().chain(without) {
+            weighed.push((phrase, weight(documents as f64, self.having(phrase)?)));
+        }
+        let ranking = Ranking::new(weighed, average);
+        let mut scored: Vec<(i64, f64)> = Vec::with_capacity(found.len());
+        for position in found {
+            let texts = self.texts(*position)?;
+            scored.extend(texts.map(|texts| (*position, ranking.score(&take_apart(&texts)))));
+        }
+        scored.sort_by(|a, b| b.1.total_cmp(&a.1));
+        Ok(scored)
+    }
+
+    /// How many steps have a phrase, as far as anybody counts.
+    fn having(&self, phrase: &Phrase) -> Result<f64, StoreError> {
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
+        let wanted = expression(std::slice::from_ref(phrase), &[]);
+        let count: i64 = (self.db.prepare_cached(sql)?)
+            .query_row(rusqlite::params![wanted, COUNTED as i64], |row| row.get(0))?;
+        Ok(count as f64)
+    }
+
+    /// The texts of a step.
+    pub(super) fn texts(&self, position: i64) -> Result<Option<Texts>, StoreError> {
+        let mut statement = self.db.prepare_cached("SELECT raw_len, text FROM texts WHERE position = ?1")?;
+        let row = statement
+            .query_row([position], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))
+            .optional()?;
+        row.map(|(raw_len, text)| unpack(raw_len, &text)).transpose()
+    }
+
+    /// Steps that have a substring: candidates by its trigrams, or all if it is too short for one; every text is looked at.
+    pub(super) fn substring(&self, search: &Search, wanted: &str) -> Result<Places, StoreError> {
+        let among = match search.ranked {
+            true => Query { by: SortKey::Commit, oldest_first: false, ..search.among.clone() },
+            false => search.among.clone(),
+        };
+        let Conditions { sql, mut values } =
+            Conditions::of(search.workspace, &among, "log.sessions", Size::Many);
+        let order = find::order(None, &among);
+        let by_position = among.by == SortKey::Commit && !among.oldest_first;
+        let join = if sql.is_empty() && by_position {
+            ""
+        } else {
+            " CROSS JOIN log.steps s ON s.position = w.rowid"
+        };
+        let order = if by_position { " ORDER BY w.rowid DESC".to_string() } else { order };
+        let statement = match trigrams(wanted) {
+            Some(expression) => {
+                values.insert(0, Value::Text(expression));
+                format!("SELECT w.rowid FROM trigrams w{join} WHERE w.trigrams MATCH ?{sql}{order}")
+            }
+            None => format!("SELECT w.rowid FROM texts w{join} WHERE 1{sql}{order}"),
+        };
+        let mut statement = self.db.prepare_cached(&statement)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        let end = search.skip.saturating_add(search.limit);
+        let mut places = Places::default();
+        while let Some(row) = rows.next()? {
+            let position = row.get(0)?;
+            let Some(texts) = self.texts(position)? else { continue };
+            if !search.pattern.matches(&texts) {
+                continue;
+            }
+            if places.total >= search.skip && places.total < end {
+                places.shown.push((position, 0.0));
+            }
+            places.more = places.total >= end && search.limit > 0;
+            places.total += 1;
+            // Enough to show, and enough to say that there are many.
+            if places.total > end && places.total >= VERIFIED {
+                places.at_least = true;
+                break;
+            }
+        }
+        Ok(places)
+    }
+}
+
+/// What a search for words matches, with conditions on steps.
+struct Matching<'i> {
+    index: &'i Index,
+    expression: String,
+    conditions: Conditions,
+    /// Positions between which everything is that can fit.
+    range: Option<(i64, i64)>,
+}
+
+impl<'i> Matching<'i> {
+    fn new(index: &'i Index, search: &Search, expression: String) -> Result<Self, StoreError> {
+        let conditions = Conditions::of(search.workspace, &search.among, "log.sessions", Size::Many);
+        let range = match search.among.session {
+            Some(session) => {
+                let sql = "SELECT min(position), max(position) FROM log.steps WHERE session = ?1";
+                let ends =
+                    index.db.prepare_cached(sql)?.query_row([session.as_bytes().as_slice()], |row| {
+                        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
+                    })?;
+                Some((ends.0.unwrap_or(0), ends.1.unwrap_or(-1)))
+            }
+            None => None,
+        };
+        Ok(Self { index, expression, conditions, range })
+    }
+
+    /// SQL that gives the positions of matching texts, and its parameters.
+    fn texts(&self) -> (String, Vec<Value>) {
+        let mut values = vec![Value::Text(self.expression.clone())];
+        let mut sql = "SELECT rowid FROM words WHERE words MATCH ?".to_string();
+        if let Some((from, to)) = self.range {
+            sql.push_str(" AND rowid BETWEEN ? AND ?");
+            values.extend([Value::Integer(from), Value::Integer(to)]);
+        }
+        (sql, values)
+    }
+
+    /// SQL after `SELECT w.rowid`, and its parameters; `near` limits how many of the newest matches are tried.
+    fn steps(&self, near: Option<u64>, needs_steps: bool) -> (String, Vec<Value>) {
+        let (mut texts, mut values) = self.texts();
+        if let Some(near) = near {
+            texts.push_str(" ORDER BY rowid DESC LIMIT ?");
+            values.push(number(near));
+        }
+        let join = match needs_steps || self.is_limited() {
+            true => " CROSS JOIN log.steps s ON s.position = w.rowid",
+            false => "",
+        };
+        values.extend(self.conditions.values.iter().cloned());
+        (format!(" FROM ({texts}) w{join} WHERE 1{}", self.conditions.sql), values)
+    }
+
+    fn is_limited(&self) -> bool {
+        !self.conditions.sql.is_empty()
+    }
+
+    fn run(
+        &self,
+        near: Option<u64>,
+        order: &str,
+        needs_steps: bool,
+        most: u64,
+    ) -> Result<Vec<i64>, StoreError> {
+        let (from, mut values) = self.steps(near, needs_steps);
+        values.push(number(most));
+        let sql = format!("SELECT w.rowid{from}{order} LIMIT ?");
+        log::collect(&self.index.db, &sql, params_from_iter(values), |row| row.get(0))
+    }
+
+    /// Up to `most` of the newest matches, at least `enough` if there are so many, and whether these are all.
+    fn newest(&self, enough: u64, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
+        let order = " ORDER BY w.rowid DESC";
+        let most = most.saturating_add(1);
+        if self.is_limited() && self.has_more_than(NEAR)? {
+            let mut found = self.run(Some(NEAR), order, true, most)?;
+            if found.len() as u64 >= enough {
+                found.truncate(usize::try_from(most - 1).unwrap_or(usize::MAX));
+                return Ok((found, false));
+            }
+        }
+        let mut found = self.run(None, order, false, most)?;
+        let is_all = (found.len() as u64) < most;
+        found.truncate(usize::try_from(most - 1).unwrap_or(usize::MAX));
+        Ok((found, is_all))
+    }
+
+    /// The first `most` matches in another order, and whether these are all.
+    fn ordered(&self, order: &str, most: u64) -> Result<(Vec<i64>, bool), StoreError> {
+        let found = self.run(None, order, true, most)?;
+        let is_all = (found.len() as u64) < most;
+        Ok((found, is_all))
+    }
+
+    /// How many matches there are, and whether nobody counted further. At least `known` were seen.
+    fn count(&self, known: u64) -> Result<(u64, bool), StoreError> {
+        let near = (self.is_limited() && self.has_more_than(NEAR)?).then_some(NEAR);
+        let (from, mut values) = self.steps(near, false);
+        values.push(number(COUNTED + 1));
+        let sql = format!("SELECT count(*) FROM (SELECT 1{from} LIMIT ?)");
+        let count: i64 =
+            self.index.db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+        let count = (count as u64).max(known);
+        match count > COUNTED {
+            true => Ok((COUNTED.max(known), true)),
+            false => Ok((count, near.is_some())),
+        }
+    }
+
+    /// Whether the words alone match more steps than that.
+    fn has_more_than(&self, many: u64) -> Result<bool, StoreError> {
+        let (texts, mut values) = self.texts();
+        values.push(number(many + 1));
+        let sql = format!("SELECT count(*) FROM ({texts} LIMIT ?)");
+        let count: i64 =
+            self.index.db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+        Ok(count as u64 > many)
+    }
+}
+
+/// What is looked for in FTS5's words. Words have no signs in them but underscores, so that nothing in them can mean anything.
+fn expression(with: &[Phrase], without: &[Phrase]) -> String {
+    let quoted =
+        |phrase: &Phrase| format!("\"{}\"{}", phrase.words.join(" "), if phrase.prefix { " *" } else { "" });
+    let with: Vec<String> = with.iter().map(quoted).collect();
+    let with = format!("({})", with.join(" AND "));
+    without.iter().fold(with, |all, phrase| format!("({all} NOT {})", quoted(phrase)))
+}
+
+/// Most trigrams of a substring that are looked for; the texts tell the rest.
+const MOST_TRIGRAMS: usize = 24;
+
+/// The trigrams that a text with this substring has; `None` if it is too short to have one.
+fn trigrams(wanted: &str) -> Option<String> {
+    let folded: Vec<char> = fold(wanted).chars().collect();
+    let mut seen = HashSet::new();
+    let all: Vec<String> = folded
+        .windows(3)
+        .map(|three| three.iter().collect())
+        .filter(|three: &String| seen.insert(three.clone()))
+        .collect();
+    // Those that are spread over the whole say more than neighbours.
+    let step = all.len().div_ceil(MOST_TRIGRAMS).max(1);
+    let quoted: Vec<String> =
+        all.iter().step_by(step).map(|three| format!("\"{}\"", three.replace('"', "\"\""))).collect();
+    (!quoted.is_empty() && !wanted.contains('\0')).then(|| quoted.join(" AND "))
+}
+
+/// Steps that fit.
+pub(super) fn places(index: &Index, search: &Search) -> Result<Places, StoreError> {
+    match &search.pattern {
+        Pattern::Words { with, without } => index.words(search, with, without),
+        Pattern::Substring(wanted) => index.substring(search, wanted),
+    }
+}

@@ -1,0 +1,404 @@
+//! Borrowing from git: blobs that a git pack in the vault already holds are not stored a second time.
+//!
+//! A first checkpoint of a repository would otherwise copy every committed file. The file's bytes are read and hashed as
+//! always; only when their git hash is in a pack that the vault keeps by hard link is the record "see that pack" instead of
+//! the bytes. So nothing depends on git's index, attributes or filters: what is borrowed was seen to be there. What comes back
+//! is verified like every object. The format is git's own: index version 2, and packs with offset and reference deltas.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use flate2::bufread::ZlibDecoder;
+use sha1::{Digest, Sha1};
+
+/// The id git gives to an object.
+pub type Oid = [u8; 20];
+
+const IDX_MAGIC: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
+const FANOUT_END: u64 = 8 + 256 * 4;
+/// Longest chain of deltas that is followed; git makes chains of 50.
+const MAX_CHAIN: usize = 4096;
+
+/// The id git gives to a file's content.
+pub fn blob_oid(bytes: &[u8]) -> Oid {
+    let mut hasher = Sha1::new();
+    hasher.update(format!("blob {}\0", bytes.len()).as_bytes());
+    hasher.update(bytes);
+    hasher.finalize().into()
+}
+
+/// Name in the vault of the pack with this id, and of its index.
+pub fn file_names(pack: &Oid) -> (String, String) {
+    let hex: String = pack.iter().map(|byte| format!("{byte:02x}")).collect();
+    (format!("pack-{hex}.pack"), format!("pack-{hex}.idx"))
+}
+
+/// The id in the name of a pack file; `None` for any other name.
+pub fn pack_id(name: &[u8]) -> Option<Oid> {
+    let hex = name.strip_prefix(b"pack-")?.strip_suffix(b".pack")?;
+    if hex.len() != 40 {
+        return None;
+    }
+    let mut id = [0; 20];
+    for (byte, pair) in id.iter_mut().zip(hex.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(id)
+}
+
+/// Checks an immutable git file by the hash it carries or is named by.
+pub fn verify_file(path: &Path) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let file = File::open(path).map_err(text)?;
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    if let Some(hex) = name.strip_prefix(b"object-") {
+        // Repositories with longer ids use another hash, which is git's to check.
+        let found = digest(ZlibDecoder::new(BufReader::new(file))).map_err(text)?;
+        let found: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+        return match hex.len() != 40 || found.as_bytes() == hex {
+            true => Ok(()),
+            false => Err("its content has another hash".into()),
+        };
+    }
+    let is_sha1_pack = name.starts_with(b"pack-") && name.iter().position(|byte| *byte == b'.') == Some(45);
+    if is_sha1_pack && (name.ends_with(b".pack") || name.ends_with(b".idx")) {
+        let length = file.metadata().map_err(text)?.len();
+        let Some(body) = length.checked_sub(20) else { return Err("it is cut short".into()) };
+        let mut trailer = [0; 20];
+        file.read_exact_at(&mut trailer, body).map_err(text)?;
+        if digest(BufReader::new(file).take(body)).map_err(text)? != trailer {
+            return Err("its content does not have the hash it ends with".into());
+        }
+    }
+    Ok(())
+}
+
+/// Hashes a stream piece by piece: a pack can be larger than memory.
+fn digest(mut reader: impl Read) -> std::io::Result<Oid> {
+    let mut hasher = Sha1::new();
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        match reader.read(&mut piece)? {
+            0 => return Ok(hasher.finalize().into()),
+            count => hasher.update(&piece[..count]),
+        }
+    }
+}
+
+/// An open git pack with its index.
+pub struct GitPack {
+    /// Which pack.
+    pub id: Oid,
+    idx: File,
+    pack: File,
+    pack_len: u64,
+    fanout: [u32; 256],
+    /// The sorted ids of each first byte, read when first asked for.
+    buckets: Vec<OnceLock<Vec<u8>>>,
+}
+
+impl GitPack {
+    /// Opens pack `id` in the vault at `dir`.
+    pub fn open(dir: &Path, id: Oid) -> Result<Self, String> {
+        let (pack_name, idx_name) = file_names(&id);
+        let open = |name: &str| File::open(dir.join(name)).map_err(|error| format!("{name}: {error}"));
+        let (idx, pack) = (open(&idx_name)?, open(&pack_name)?);
+        let length =
+            |file: &File| file.metadata().map(|metadata| metadata.len()).map_err(|error| error.to_string());
+        let mut head = [0; FANOUT_END as usize];
+        idx.read_exact_at(&mut head, 0).map_err(|error| format!("{idx_name}: {error}"))?;
+        if head[..8] != IDX_MAGIC {
+            return Err(format!("{idx_name} is not a pack index of version 2"));
+        }
+        let mut fanout = [0; 256];
+        for (slot, word) in fanout.iter_mut().zip(head[8..].chunks_exact(4)) {
+            *slot = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+        }
+        let count = u64::from(fanout[255]);
+        let sorted = fanout.windows(2).all(|pair| pair[0] <= pair[1]);
+        // Ids of 20 bytes, checksums and offsets, perhaps large offsets, two hashes: anything else is another format.
+        let least = FANOUT_END + count * 28 + 40;
+        let length_fits = (least..=least + count * 8).contains(&length(&idx)?);
+        if !sorted || !length_fits {
+            return Err(format!("{idx_name} is not an index of a SHA-1 pack"));
+        }
+        let buckets = (0..256).map(|_| OnceLock::new()).collect();
+        Ok(Self { id, pack_len: length(&pack)?, idx, pack, fanout, buckets })
+    }
+
+    /// Where in the pack the object is.
+    fn offset_of(&self, oid: &Oid) -> Option<u64> {
+        let first = usize::from(oid[0]);
+        let start = if first == 0 { 0 } else { self.fanout[first - 1] };
+        let count = (self.fanout[first] - start) as usize;
+        let bucket = match self.buckets[first].get() {
+            Some(bucket) => bucket,
+            None => {
+                let mut bytes = vec![0; count * 20];
+                self.idx.read_exact_at(&mut bytes, FANOUT_END + u64::from(start) * 20).ok()?;
+                self.buckets[first].get_or_init(|| bytes)
+            }
+        };
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = (low + high) / 2;
+            match bucket[middle * 20..middle * 20 + 20].cmp(oid.as_slice()) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return self.offset_at(u64::from(start) + middle as u64),
+            }
+        }
+        None
+    }
+
+    fn offset_at(&self, index: u64) -> Option<u64> {
+        let count = u64::from(self.fanout[255]);
+        let mut word = [0; 4];
+        self.idx.read_exact_at(&mut word, FANOUT_END + count * 24 + index * 4).ok()?;
+        let small = u32::from_be_bytes(word);
+        if small & 0x8000_0000 == 0 {
+            return Some(u64::from(small));
+        }
+        let mut word = [0; 8];
+        let large = u64::from(small & 0x7fff_ffff);
+        self.idx.read_exact_at(&mut word, FANOUT_END + count * 28 + large * 8).ok()?;
+        Some(u64::from_be_bytes(word))
+    }
+
+    /// Whether the pack has the object.
+    pub fn contains(&self, oid: &Oid) -> bool {
+        self.offset_of(oid).is_some()
+    }
+
+    /// The object's bytes, which must be `size` many.
+    pub fn read(&self, oid: &Oid, size: usize) -> Result<Vec<u8>, String> {
+        let mut offset = self.offset_of(oid).ok_or("the git pack does not have it any more")?;
+        let mut deltas = Vec::new();
+        let mut bytes = loop {
+            if deltas.len() > MAX_CHAIN {
+                return Err("its chain of deltas does not end".into());
+            }
+            match self.entry(offset)? {
+                Entry::Base(bytes) => break bytes,
+                Entry::Delta { base, delta } => {
+                    deltas.push(delta);
+                    offset = base;
+                }
+            }
+        };
+        for delta in deltas.iter().rev() {
+            bytes = apply_delta(&bytes, delta).ok_or("a delta in the git pack is damaged")?;
+        }
+        if bytes.len() != size {
+            return Err(format!("the git pack has {} bytes where {size} were expected", bytes.len()));
+        }
+        Ok(bytes)
+    }
+
+    fn entry(&self, offset: u64) -> Result<Entry, String> {
+        if offset >= self.pack_len {
+            return Err("the git pack is shorter than its index says".into());
+        }
+        let mut reader =
+            BufReader::with_capacity(8 << 10, OffsetReader { file: &self.pack, position: offset });
+        let mut byte = || -> Result<u8, String> {
+            let mut one = [0];
+            reader.read_exact(&mut one).map_err(|error| error.to_string())?;
+            Ok(one[0])
+        };
+        let mut current = byte()?;
+        let kind = (current >> 4) & 7;
+        let mut size = u64::from(current & 15);
+        let mut shift = 4;
+        while current & 0x80 != 0 {
+            current = byte()?;
+            size |=
+                u64::from(current & 0x7f).checked_shl(shift).ok_or("an entry of the git pack is damaged")?;
+            shift += 7;
+        }
+        let base = match kind {
+            1..=4 => None,
+            6 => {
+                let mut current = byte()?;
+                let mut distance = u64::from(current & 0x7f);
+                while current & 0x80 != 0 {
+                    current = byte()?;
+                    distance =
+                        (distance + 1).checked_mul(128).ok_or("an entry of the git pack is damaged")?
+                            | u64::from(current & 0x7f);
+                }
+                Some(offset.checked_sub(distance).ok_or("a delta points before the git pack")?)
+            }
+            7 => {
+                let mut oid = [0; 20];
+                reader.read_exact(&mut oid).map_err(|error| error.to_string())?;
+                Some(self.offset_of(&oid).ok_or("a delta's base is in another git pack")?)
+            }
+            _ => return Err("an entry of the git pack has an unknown type".into()),
+        };
+        // A size nobody would borrow is damage; do not allocate for it.
+        const MAX: u64 = 1 << 30;
+        if size > MAX {
+            return Err("an entry of the git pack is larger than anything borrowed".into());
+        }
+        let mut bytes = Vec::with_capacity(size as usize);
+        ZlibDecoder::new(reader).take(size).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if bytes.len() as u64 != size {
+            return Err("an entry of the git pack is cut short".into());
+        }
+        Ok(match base {
+            None => Entry::Base(bytes),
+            Some(base) => Entry::Delta { base, delta: bytes },
+        })
+    }
+}
+
+enum Entry {
+    Base(Vec<u8>),
+    Delta { base: u64, delta: Vec<u8> },
+}
+
+/// Reads a file from a position onwards.
+struct OffsetReader<'a> {
+    file: &'a File,
+    position: u64,
+}
+
+impl Read for OffsetReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.file.read_at(buffer, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+/// Applies a git delta; `None` if it does not fit its base or its own header.
+fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = delta;
+    let number = |rest: &mut &[u8]| -> Option<usize> {
+        let (mut value, mut shift) = (0usize, 0);
+        loop {
+            let (byte, after) = rest.split_first()?;
+            *rest = after;
+            value |= usize::from(byte & 0x7f).checked_shl(shift)?;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+    };
+    if number(&mut rest)? != base.len() {
+        return None;
+    }
+    let size = number(&mut rest)?;
+    let mut out = Vec::with_capacity(size.min(1 << 30));
+    while let Some((op, after)) = rest.split_first() {
+        rest = after;
+        if op & 0x80 == 0 {
+            let (literal, after) = rest.split_at_checked(usize::from(*op))?;
+            if literal.is_empty() {
+                return None;
+            }
+            out.extend_from_slice(literal);
+            rest = after;
+            continue;
+        }
+        let mut part = |bit: u8, shift: u32| -> Option<usize> {
+            if op & (1 << bit) == 0 {
+                return Some(0);
+            }
+            let (byte, after) = rest.split_first()?;
+            rest = after;
+            Some(usize::from(*byte) << shift)
+        };
+        let from = part(0, 0)? | part(1, 8)? | part(2, 16)? | part(3, 24)?;
+        let length = part(4, 0)? | part(5, 8)? | part(6, 16)?;
+        let length = if length == 0 { 0x10000 } else { length };
+        out.extend_from_slice(base.get(from..from.checked_add(length)?)?);
+        if out.len() > size {
+            return None;
+        }
+    }
+    (out.len() == size).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_blob_has_the_id_git_gives_it() {
+        let hex: String = blob_oid(b"hello\n").iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "ce013625030ba8dba906f756967f9e9ca394464a");
+    }
+
+    #[test]
+    fn a_pack_that_rotted_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(format!("pack-{}.pack", "0".repeat(40)));
+        let mut bytes = b"PACK and some content".repeat(20_000);
+        let trailer = Sha1::digest(&bytes);
+        bytes.extend_from_slice(&trailer);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(verify_file(&path), Ok(()));
+        bytes[300_000] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(verify_file(&path).is_err());
+        std::fs::write(&path, b"short").unwrap();
+        assert!(verify_file(&path).is_err());
+    }
+
+    #[test]
+    fn hostile_deltas_are_refused() {
+        let base = b"0123456789";
+        assert_eq!(apply_delta(base, &[10, 3, 0x91, 2, 3]).as_deref(), Some(&b"234"[..]));
+        for bad in [
+            &[][..],
+            &[9, 3, 0x91, 2, 3],
+            &[10, 3, 0x91, 9, 3],
+            &[10, 3, 0x91],
+            &[10, 3, 5, b'x'],
+            &[10, 3, 0],
+        ] {
+            assert_eq!(apply_delta(base, bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn every_blob_of_a_real_pack_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = |arguments: &[&str]| {
+            let output = Command::new("git").arg("-C").arg(dir.path()).args(arguments).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        if !git(&["init", "-q", "."]) {
+            eprintln!("git is not installed; nothing to compare with");
+            return;
+        }
+        let mut contents = Vec::new();
+        for version in 0..20 {
+            // Versions of one file become deltas of each other.
+            let text: String = (0..400)
+                .map(|line| format!("line {line} {}\n", if line == version * 7 { version } else { 0 }))
+                .collect();
+            std::fs::write(dir.path().join("file"), &text).unwrap();
+            std::fs::write(dir.path().join(format!("other{version}")), [version as u8; 3000]).unwrap();
+            contents.extend([text.into_bytes(), vec![version as u8; 3000]]);
+            assert!(git(&["add", "-A"]));
+            assert!(git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"]));
+        }
+        assert!(git(&["gc", "-q"]));
+        let packs = dir.path().join(".git/objects/pack");
+        let name = std::fs::read_dir(&packs).unwrap().flatten().map(|entry| entry.file_name());
+        let id = name.filter_map(|name| pack_id(name.as_encoded_bytes())).next().unwrap();
+        let lender = GitPack::open(&packs, id).unwrap();
+        for content in contents {
+            assert_eq!(lender.read(&blob_oid(&content), content.len()).unwrap(), content);
+        }
+        assert!(!lender.contains(&blob_oid(b"never stored")));
+    }
+}

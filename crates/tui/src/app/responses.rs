@@ -1,0 +1,305 @@
+//! What was asked for came.
+
+use super::pager::{Mood, Pager, Rows};
+use super::window::{Side, Window};
+use super::{App, Files, Found, Opened, Overlay, Planned, View};
+use crate::documents::{Applied, Lines, Plan, Session};
+use crate::effect::{Around, Effect, SourceResponse};
+use crate::source::{Answered, Trouble};
+
+impl App {
+    pub(super) fn receive(&mut self, came: Box<SourceResponse>) -> Vec<Effect> {
+        match *came {
+            SourceResponse::Sessions(sessions, after) => self.take_sessions(sessions, after.is_some()),
+            SourceResponse::Session(Ok((session, around))) => return self.take_session(session, around),
+            SourceResponse::Session(Err(trouble)) => {
+                if self.open.is_none() {
+                    self.view = View::Sessions;
+                }
+                self.trouble(&trouble);
+            }
+            SourceResponse::Around(session, around) => return self.take_around(&session, around),
+            SourceResponse::More(session, side, page) => return self.take_more(&session, side, page),
+            SourceResponse::Found(Ok(step)) => return self.go_to(&step.session, step.number),
+            SourceResponse::Found(Err(trouble)) => self.trouble(&trouble),
+            SourceResponse::Step(key, rows) => self.step.take(&key, rows.map(Pager::new)),
+            SourceResponse::State(key, state) => {
+                let files = state
+                    .map(|(state, changed)| Files::new(state.items, state.next_cursor, state.git, &changed));
+                self.take_state(&key, files);
+            }
+            SourceResponse::Files(key, page) => self.take_files(&key, page),
+            SourceResponse::Part(key, rows) => self.inspector.text.take(&key, rows.map(Pager::new)),
+            SourceResponse::File(key, rows) => {
+                if let Some((_, content)) = &mut self.inspector.file {
+                    content.take(&key, rows.map(Pager::new));
+                }
+            }
+            SourceResponse::Board(key, board) => return self.take_board(&key, board).into_iter().collect(),
+            SourceResponse::Confidence(key, confidence) => self.take_confidence(&key, confidence),
+            SourceResponse::Diff(key, rows) => self.diff.take(&key, rows.map(Pager::new)),
+            SourceResponse::Stops(Ok(page)) => self.live.stops = page.items,
+            SourceResponse::Breakpoints(Ok(page)) => self.live.breakpoints = page.items,
+            SourceResponse::Stops(Err(trouble)) | SourceResponse::Breakpoints(Err(trouble)) => {
+                self.trouble(&trouble)
+            }
+            SourceResponse::Branches(Ok(page)) => {
+                if let Some(open) = &mut self.open {
+                    open.branches = page.items;
+                }
+            }
+            SourceResponse::Lines(session, Ok(lines)) => {
+                if let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) {
+                    open.lines = lines;
+                }
+            }
+            SourceResponse::Branches(Err(trouble)) | SourceResponse::Lines(_, Err(trouble)) => {
+                self.trouble(&trouble)
+            }
+            SourceResponse::Plan(plan, point) => self.take_plan(plan, point),
+            SourceResponse::Applied(applied) => return self.take_applied(applied),
+            SourceResponse::Paused(Ok(now)) => {
+                if let Some(open) = &mut self.open {
+                    open.paused = now.paused;
+                }
+                self.say(if now.paused { "it stops at its next call" } else { "it goes on" });
+                return self.load_live();
+            }
+            SourceResponse::Paused(Err(trouble)) => self.trouble(&trouble),
+            SourceResponse::Hits(text, Ok(hits)) => {
+                if hits.items.is_empty() {
+                    self.say(&format!("nothing was found for {text}"));
+                } else {
+                    self.notice = None;
+                    self.overlay = Overlay::Found(Box::new(Found { text, hits, at: 0 }));
+                }
+            }
+            SourceResponse::Hits(_, Err(trouble)) => self.trouble(&trouble),
+            SourceResponse::Done(Ok(told)) => {
+                self.say(&told);
+                let mut effects = self.load_live();
+                effects.extend(self.catch_up());
+                effects.extend(self.load_branches());
+                return effects;
+            }
+            SourceResponse::Done(Err(trouble)) => {
+                self.trouble(&trouble);
+                return self.load_live();
+            }
+        }
+        Vec::new()
+    }
+
+    fn trouble(&mut self, trouble: &Trouble) {
+        match trouble {
+            // The status line says that already, for as long as it lasts.
+            Trouble::Gone(why) if self.gone.is_some() => self.gone = Some(why.clone()),
+            _ => self.complain(&trouble.line()),
+        }
+    }
+
+    fn take_sessions(&mut self, came: Answered<crate::documents::Page<Session>>, more: bool) {
+        let page = match came {
+            Ok(page) => page,
+            Err(trouble) => return self.trouble(&trouble),
+        };
+        self.sessions_known = true;
+        if more {
+            self.sessions.extend(page.items);
+            self.more_sessions = page.next_cursor;
+        } else {
+            let selected = self.sessions.get(self.selected.0).map(|session| session.id.clone());
+            // Those of later pages stay, as far as they did not move to the first one.
+            let known: std::collections::HashSet<&str> =
+                page.items.iter().map(|one| one.id.as_str()).collect();
+            let mut rest: Vec<Session> =
+                self.sessions.drain(..).filter(|one| !known.contains(one.id.as_str())).collect();
+            match page.next_cursor {
+                None => rest.clear(),
+                Some(cursor) if rest.is_empty() => self.more_sessions = Some(cursor),
+                Some(_) => {}
+            }
+            self.sessions = page.items;
+            self.sessions.append(&mut rest);
+            let stays = selected.and_then(|id| self.sessions.iter().position(|session| session.id == id));
+            self.selected.0 = stays.unwrap_or(self.selected.0);
+        }
+        if let Some(open) = &mut self.open
+            && let Some(now) = self.sessions.iter().find(|session| session.id == open.session.id)
+        {
+            open.session.clone_from(now);
+        }
+    }
+
+    fn take_session(&mut self, session: Session, around: Around) -> Vec<Effect> {
+        self.playing = None;
+        self.inspector.file = None;
+        let window = Window::new(around.steps, around.number, around.begins, around.ends);
+        let (branches, lines) = (Vec::new(), Lines::default());
+        self.open = Some(Opened { session, window, paused: false, branches, lines });
+        if self.view == View::Sessions {
+            self.view = View::Timeline;
+        }
+        let mut effects = self.refresh();
+        effects.extend(self.load_live());
+        effects.extend(self.load_branches());
+        effects
+    }
+
+    fn take_around(&mut self, session: &str, came: Answered<Around>) -> Vec<Effect> {
+        let around = match came {
+            Ok(around) => around,
+            Err(trouble) => {
+                self.trouble(&trouble);
+                return Vec::new();
+            }
+        };
+        if let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) {
+            open.window = Window::new(around.steps, around.number, around.begins, around.ends);
+        }
+        self.refresh()
+    }
+
+    fn take_more(
+        &mut self,
+        session: &str,
+        side: Side,
+        came: Answered<crate::documents::Page<crate::documents::Step>>,
+    ) -> Vec<Effect> {
+        let Some(open) = self.open.as_mut().filter(|open| open.session.id == session) else {
+            return Vec::new();
+        };
+        match came {
+            Ok(mut page) => {
+                let whole = page.next_cursor.is_none();
+                let before = open.window.current().map(|step| step.number);
+                match side {
+                    Side::After => open.window.append(page.items, whole),
+                    Side::Before => {
+                        page.items.reverse();
+                        open.window.prepend(page.items, whole);
+                    }
+                }
+                if open.window.current().map(|step| step.number) != before {
+                    self.refresh()
+                } else {
+                    Vec::new()
+                }
+            }
+            Err(trouble) => {
+                open.window.give_up();
+                if trouble.is_missing() {
+                    self.complain(
+                        "this session is not there any more; what is shown is what was known of it",
+                    );
+                } else {
+                    self.trouble(&trouble);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Goes to a step, of whichever session.
+    pub(super) fn go_to(&mut self, session: &str, number: u64) -> Vec<Effect> {
+        let session = session.to_owned();
+        match &mut self.open {
+            Some(open) if open.session.id == session => {
+                if open.window.jump(number) {
+                    return self.refresh();
+                }
+                vec![Effect::Around { session, number }]
+            }
+            _ => {
+                self.say("this step is of another session");
+                vec![Effect::Open { session, number: Some(number) }]
+            }
+        }
+    }
+
+    fn take_plan(&mut self, came: Answered<Plan>, point: Option<String>) {
+        match came {
+            Ok(plan) => {
+                self.notice = None;
+                let pager = Pager::new(rows(&plan));
+                self.overlay = Overlay::Plan(Box::new(Planned { plan, pager, point }));
+            }
+            Err(trouble) => self.trouble(&trouble),
+        }
+    }
+
+    fn take_applied(&mut self, came: Answered<Applied>) -> Vec<Effect> {
+        match came {
+            Ok(applied) => {
+                let done = applied.items.iter().filter(|item| item.done).count();
+                let left = applied.items.len() - done;
+                let mut told = applied.operation.summary.clone();
+                if !applied.items.is_empty() {
+                    told = format!("{told}: {done} path{} done", if done == 1 { "" } else { "s" });
+                }
+                if left > 0 || applied.partial {
+                    told = format!("{told}, {left} left alone");
+                }
+                self.say(&format!("{told}; press u to undo"));
+                self.diff = crate::effect::Loaded::No;
+                let mut effects: Vec<Effect> = self.catch_up().into_iter().collect();
+                effects.extend(self.load_branches());
+                effects.extend(self.refresh());
+                effects
+            }
+            // What was agreed to is out of date: the new plan is shown, and nothing was done.
+            Err(Trouble::Refused(problem)) if problem.plan.is_some() => {
+                let detail = problem.detail.clone();
+                if let Some(plan) = problem.plan {
+                    self.take_plan(Ok(*plan), None);
+                }
+                self.complain(&detail);
+                Vec::new()
+            }
+            Err(trouble) => {
+                self.trouble(&trouble);
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// A plan, as text.
+fn rows(plan: &Plan) -> Vec<super::pager::Row> {
+    let mut rows = Rows::default();
+    rows.text("", &plan.summary, Mood::Head);
+    for warning in &plan.warnings {
+        rows.text("! ", warning, Mood::Bad);
+    }
+    if plan.items.is_empty() {
+        let because = plan.unchanged_because.as_deref().map(|because| format!(": {because}"));
+        rows.text("", &format!("No file changes{}.", because.unwrap_or_default()), Mood::Plain);
+    }
+    for item in &plan.items {
+        let mood = match item.action.as_str() {
+            "create" => Mood::Added,
+            "delete" => Mood::Removed,
+            _ => Mood::Plain,
+        };
+        rows.line("", &format!("{:<12} {}", item.action, item.path), mood);
+    }
+    if !plan.left_alone.is_empty() {
+        rows.head("Left alone");
+        for item in &plan.left_alone {
+            rows.line("", &format!("{}: {}", item.path, item.reason), Mood::Quiet);
+        }
+    }
+    if !plan.kept.is_empty() {
+        rows.head("Kept");
+        for item in &plan.kept {
+            rows.line("", &format!("{} ({})", item.path, item.by), Mood::Quiet);
+        }
+    }
+    if !plan.everything_changes.is_empty() {
+        rows.head("Press a to plan these, too");
+        for path in &plan.everything_changes {
+            rows.line("", path, Mood::Quiet);
+        }
+    }
+    rows.done()
+}

@@ -1,0 +1,339 @@
+//! Doing what the app wants done, beside the screen.
+//!
+//! What only matters for what is looked at now (a step, a file, a difference) is done one at a time, and of what waits only
+//! the newest is kept: who holds a key down sees where it ends, and nobody waits for what was passed.
+
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use stepback_model::point;
+
+use crate::app::window::{PAGE, Side};
+use crate::app::{Against, Board, Part};
+use crate::documents::mind::Mind;
+use crate::documents::{Branch, Changed, Page, Session, State, StatusMessage, Step};
+use crate::effect::{Around, Effect, Message, Method, SourceResponse, TuiCommand};
+use crate::source::{Answered, Source, Trouble, part};
+use crate::write;
+
+/// Most bytes of a file that are shown.
+const FILE: usize = 16 << 20;
+/// Most items of each kind that a board shows.
+const ITEMS: usize = 200;
+/// Most messages of a conversation that are shown.
+const MESSAGES: usize = 1000;
+
+/// Does effects and tells what came of them.
+pub struct Performer {
+    source: Source,
+    tell: Sender<Message>,
+    lanes: Arc<Mutex<Lanes>>,
+}
+
+/// What is being done of each kind, and what comes next.
+type Lanes = HashMap<Discriminant<Effect>, Option<Effect>>;
+
+impl Performer {
+    /// Asks a source.
+    pub fn new(source: Source, tell: Sender<Message>) -> Self {
+        Self { source, tell, lanes: Arc::default() }
+    }
+
+    /// Begins to do something.
+    pub fn perform(&self, effect: Effect) {
+        let (source, tell, lanes) = (self.source.clone(), self.tell.clone(), self.lanes.clone());
+        if !is_replaceable(&effect) {
+            self.source.handle().spawn(async move {
+                let came = done(&source, effect).await;
+                // Nobody listens any more when the program ends.
+                let _ = tell.send(Message::Came(Box::new(came)));
+            });
+            return;
+        }
+        let lane = discriminant(&effect);
+        let locked = move |lanes: &Mutex<Lanes>, next: Option<Effect>| -> Option<Effect> {
+            // Nothing is half done in there, whoever panicked.
+            let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            match (lanes.get_mut(&lane), next) {
+                (Some(waiting), Some(next)) => {
+                    *waiting = Some(next);
+                    None
+                }
+                (None, Some(next)) => {
+                    lanes.insert(lane, None);
+                    Some(next)
+                }
+                (Some(waiting), None) => {
+                    let next = waiting.take();
+                    if next.is_none() {
+                        lanes.remove(&lane);
+                    }
+                    next
+                }
+                (None, None) => None,
+            }
+        };
+        let Some(mut effect) = locked(&self.lanes, Some(effect)) else { return };
+        self.source.handle().spawn(async move {
+            loop {
+                let came = done(&source, effect).await;
+                let _ = tell.send(Message::Came(Box::new(came)));
+                match locked(&lanes, None) {
+                    Some(next) => effect = next,
+                    None => return,
+                }
+            }
+        });
+    }
+}
+
+/// Whether a newer one of the same kind makes it needless.
+fn is_replaceable(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Sessions
+            | Effect::Stops
+            | Effect::Branches(_)
+            | Effect::Lines(_)
+            | Effect::Around { .. }
+            | Effect::Step { .. }
+            | Effect::State { .. }
+            | Effect::Part { .. }
+            | Effect::File { .. }
+            | Effect::Diff { .. }
+            | Effect::Board { .. }
+            | Effect::Confidence { .. }
+            | Effect::Search(_)
+    )
+}
+
+async fn done(source: &Source, effect: Effect) -> SourceResponse {
+    match effect {
+        // The loop ends before it comes to this.
+        Effect::Quit => SourceResponse::Done(Ok(String::new())),
+        Effect::Sessions => SourceResponse::Sessions(source.get("/sessions?limit=200").await, None),
+        Effect::MoreSessions(cursor) => {
+            let page = source.get(&format!("/sessions?limit=200&after={}", part(&cursor))).await;
+            SourceResponse::Sessions(page, Some(cursor))
+        }
+        Effect::Open { session, number } => SourceResponse::Session(open(source, &session, number).await),
+        Effect::Around { session, number } => {
+            let around = around(source, &session, number).await;
+            SourceResponse::Around(session, around)
+        }
+        Effect::More { session, side, number } => {
+            let page = steps(source, &session, side, number, PAGE).await;
+            SourceResponse::More(session, side, page)
+        }
+        Effect::Error { session, side, number } => {
+            let way = if side == Side::After { "next" } else { "previous" };
+            let path = format!("/sessions/{}/steps/{number}/{way}?error=true", part(&session));
+            SourceResponse::Found(source.get(&path).await)
+        }
+        Effect::Resolve { session, workspace, point } => {
+            let point = meant(&session, &point);
+            SourceResponse::Found(
+                source.get(&format!("/workspaces/{}/points/{}", part(&workspace), part(&point))).await,
+            )
+        }
+        Effect::Step { key, session, step } => {
+            SourceResponse::Step(key, whole_step(source, &session, &step).await)
+        }
+        Effect::State { key, session, step } => {
+            SourceResponse::State(key, state(source, &session, &step).await)
+        }
+        Effect::Files { key, session, number, cursor } => {
+            let path = format!(
+                "/sessions/{}/steps/{number}/state?limit=1000&after={}",
+                part(&session),
+                part(&cursor)
+            );
+            SourceResponse::Files(key, source.get(&path).await)
+        }
+        Effect::Part { key, session, number, part: of } => {
+            SourceResponse::Part(key, other(source, &session, number, of).await)
+        }
+        Effect::File { key, session, number, address } => {
+            let path = format!("/sessions/{}/steps/{number}/state/files/{address}", part(&session));
+            let rows = source.beginning(&path, FILE).await.map(|(bytes, cut)| write::file(&bytes, cut));
+            SourceResponse::File(key, rows)
+        }
+        Effect::Diff { key, step, against } => SourceResponse::Diff(key, diff(source, &step, &against).await),
+        Effect::Board { key, session, number } => {
+            SourceResponse::Board(key, board(source, &session, number).await)
+        }
+        Effect::Confidence { key, session } => {
+            let path = format!("/sessions/{}/mind/confidence", part(&session));
+            SourceResponse::Confidence(key, source.get(&path).await)
+        }
+        Effect::Stops => SourceResponse::Stops(source.get("/stops").await),
+        Effect::Breakpoints(workspace) => SourceResponse::Breakpoints(
+            source.get(&format!("/workspaces/{}/breakpoints", part(&workspace))).await,
+        ),
+        Effect::Branches(workspace) => {
+            SourceResponse::Branches(source.get(&format!("/workspaces/{}/branches", part(&workspace))).await)
+        }
+        Effect::Lines(session) => {
+            let lines = source.get(&format!("/sessions/{}/lines", part(&session))).await;
+            SourceResponse::Lines(session, lines)
+        }
+        Effect::PlanRewind { workspace, point, everything } => {
+            let path = format!("/workspaces/{}/rewind-plans", part(&workspace));
+            let plan = source.post(&path, &json!({ "point": point, "everything": everything })).await;
+            SourceResponse::Plan(plan, Some(point))
+        }
+        Effect::PlanUndo(workspace) => {
+            let path = format!("/workspaces/{}/undo-plans", part(&workspace));
+            SourceResponse::Plan(source.post(&path, &json!({})).await, None)
+        }
+        Effect::Apply(address) => {
+            let path = address.strip_prefix("/api/v1").unwrap_or(&address);
+            SourceResponse::Applied(source.post(path, &json!({})).await)
+        }
+        Effect::Pause { session, stop } => {
+            let way = if stop { "pause" } else { "resume" };
+            SourceResponse::Paused(
+                source.post(&format!("/sessions/{}/{way}", part(&session)), &json!({})).await,
+            )
+        }
+        Effect::Search(text) => {
+            let hits = source.get(&format!("/search?limit=200&q={}", part(&text))).await;
+            SourceResponse::Hits(text, hits)
+        }
+        Effect::Do(deed) => SourceResponse::Done(asked(source, deed).await),
+    }
+}
+
+async fn asked(source: &Source, deed: TuiCommand) -> Answered<String> {
+    let TuiCommand { method, path, body, told } = deed;
+    let answer: Value = match method {
+        Method::Post => source.post(&path, &body).await?,
+        Method::Patch => source.patch(&path, &body).await?,
+        Method::Delete => source.delete(&path).await?,
+    };
+    // A rerun has a name that only its beginning knows.
+    let branch: Branch = serde_json::from_value(answer).unwrap_or_default();
+    Ok(if path.ends_with("/reruns") { format!("{told} {}", branch.name) } else { told })
+}
+
+/// A session, and steps around a number or at its end.
+async fn open(source: &Source, session: &str, number: Option<u64>) -> Answered<(Session, Around)> {
+    let found: Session = source.get(&format!("/sessions/{}", part(session))).await?;
+    let around = around(source, &found.id, number.unwrap_or(u64::MAX >> 1)).await?;
+    Ok((found, around))
+}
+
+async fn around(source: &Source, session: &str, number: u64) -> Answered<Around> {
+    let before = steps(source, session, Side::Before, number.saturating_add(1), PAGE).await?;
+    let after = steps(source, session, Side::After, number, PAGE).await?;
+    let (begins, ends) = (before.next_cursor.is_none(), after.next_cursor.is_none());
+    let mut steps = before.items;
+    steps.reverse();
+    steps.extend(after.items);
+    Ok(Around { number, steps, begins, ends })
+}
+
+/// Steps on a side of a number, the nearest first.
+async fn steps(source: &Source, session: &str, side: Side, number: u64, most: usize) -> Answered<Page<Step>> {
+    let which = match side {
+        Side::Before => format!("below={number}"),
+        Side::After => format!("above={number}&oldest_first=true"),
+    };
+    source.get(&format!("/sessions/{}/steps?limit={most}&{which}", part(session))).await
+}
+
+/// A point as it is meant in a session: a plain number is a step, and an error is one of this session.
+fn meant(session: &str, given: &str) -> String {
+    if !given.is_empty() && given.bytes().all(|byte| byte.is_ascii_digit()) {
+        return format!("#{given}");
+    }
+    point::in_session(given, session)
+}
+
+async fn whole_step(source: &Source, session: &str, step: &Step) -> Answered<Vec<crate::app::pager::Row>> {
+    let detail: Value = source.get(&format!("/sessions/{}/steps/{}", part(session), step.number)).await?;
+    let changes = changes(source, step).await;
+    let step = step.clone();
+    aside(move || write::step(&step, &detail, &changes)).await
+}
+
+/// What a checkpoint found changed since the step it grew from. What was given up cannot be told.
+async fn changes(source: &Source, step: &Step) -> Vec<Changed> {
+    let Some(parent) = step.parent.as_ref().filter(|_| step.checkpoint) else { return Vec::new() };
+    let path = format!("/checkpoints/{}/diff/{}?limit=1000", part(parent), part(&step.id));
+    source.get::<Page<Changed>>(&path).await.map(|page| page.items).unwrap_or_default()
+}
+
+async fn state(source: &Source, session: &str, step: &Step) -> Answered<(State, Vec<Changed>)> {
+    let path = format!("/sessions/{}/steps/{}/state?limit=1000", part(session), step.number);
+    Ok((source.get(&path).await?, changes(source, step).await))
+}
+
+async fn other(
+    source: &Source,
+    session: &str,
+    number: u64,
+    of: Part,
+) -> Answered<Vec<crate::app::pager::Row>> {
+    let base = format!("/sessions/{}/steps/{number}/state/{}", part(session), of.name());
+    if of == Part::Conversation {
+        let page: Page<StatusMessage> = source.get(&format!("{base}?limit={MESSAGES}")).await?;
+        return aside(move || write::conversation(&page.items, page.next_cursor.is_some())).await;
+    }
+    let value: Value = source.get(&base).await?;
+    aside(move || write::part(&value)).await
+}
+
+async fn board(source: &Source, session: &str, number: u64) -> Answered<Board> {
+    let path = format!("/sessions/{}/mind?at=%23{number}&limit={ITEMS}", part(session));
+    let mind: Mind = source.get(&path).await?;
+    aside(move || Board::of(&mind)).await
+}
+
+async fn diff(source: &Source, step: &Step, against: &Against) -> Answered<Vec<crate::app::pager::Row>> {
+    let id = part(&step.id);
+    let (path, title) = match against {
+        Against::Now => (format!("/checkpoints/{id}/diff"), format!("from #{} to now", step.number)),
+        Against::Marked(other, number) => {
+            (format!("/checkpoints/{}/diff/{id}", part(other)), format!("from #{number} to #{}", step.number))
+        }
+        Against::Parent => match &step.parent {
+            Some(parent) if step.checkpoint => {
+                (format!("/checkpoints/{}/diff/{id}", part(parent)), format!("what #{} changed", step.number))
+            }
+            _ => {
+                let title = format!(
+                    "#{} is no checkpoint: nobody looked at the files, so nothing is known to have changed",
+                    step.number
+                );
+                return Ok(write::diff(&title, &[], false));
+            }
+        },
+    };
+    let page: Page<Changed> = source.get(&format!("{path}?text=true&limit=1000")).await?;
+    aside(move || write::diff(&title, &page.items, page.next_cursor.is_some())).await
+}
+
+/// Does something that takes its time where it holds up nobody.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answered<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Trouble::Gone(format!("it cannot be shown: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_meant_in_the_session_that_is_open() {
+        assert_eq!(meant("s1", "12"), "#12");
+        assert_eq!(meant("s1", "#12"), "#12");
+        assert_eq!(meant("s1", "error:last"), "s1#error:last");
+        assert_eq!(meant("s1", "tool:bash:1"), "s1#tool:bash:1");
+        assert_eq!(meant("s1", "10 minutes ago"), "10 minutes ago");
+    }
+}

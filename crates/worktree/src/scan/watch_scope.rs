@@ -1,0 +1,150 @@
+//! The directories that a scan would walk, for somebody who watches them.
+//!
+//! The same rules decide as in a scan: whoever watches less than a scan walks would miss changes.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+use stepback_model::path::RelPath;
+use stepback_model::tree::SkipReason;
+
+use super::node::{DirKind, DirNode, dir_times_tell};
+use crate::rules;
+
+/// A workspace's directories.
+#[derive(Debug)]
+pub struct Territory {
+    root: PathBuf,
+    root_id: (u64, u64),
+    store_id: Option<(u64, u64)>,
+}
+
+/// What a directory is to a scan.
+#[derive(Debug)]
+pub enum Found<'a> {
+    /// It is walked.
+    Walked(BorrowedFd<'a>),
+    /// It is left out because of a file in it: if that goes, it is walked.
+    Marked(BorrowedFd<'a>),
+    /// It would be walked if it could be opened.
+    Closed,
+}
+
+impl Territory {
+    /// Opens the directory at `root`. `None` if its file system does not tell of all changes: another machine may make
+    /// some, or a program outside of the kernel.
+    pub fn open(root: &Path, store_dir: Option<&Path>) -> io::Result<Option<Self>> {
+        let fd = open(root)?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if !dir_times_tell(&fd) {
+            return Ok(None);
+        }
+        let id = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        let store_id = store_dir.and_then(|dir| rustix::fs::stat(dir).ok()).map(id);
+        let root = root.to_path_buf();
+        Ok(Some(Self { root, root_id: id(stat), store_id }))
+    }
+
+    /// The root.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Device and inode of the root.
+    pub fn root_id(&self) -> (u64, u64) {
+        self.root_id
+    }
+
+    /// Visits the directory at `path` and all below it that a scan would walk, each before it is listed: what is made in a
+    /// directory after the visit is not visited, but can be seen by whoever watches since.
+    pub fn visit(
+        &self,
+        path: &RelPath,
+        found: &mut dyn FnMut(&RelPath, Found<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        // Not kept open: the file system could not be unmounted, and the rules may have changed.
+        let fd = open(&self.root)?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if (stat.st_dev, stat.st_ino) != self.root_id {
+            return Err(io::Error::other("another directory has taken the place of the workspace"));
+        }
+        let mut node = Arc::new(DirNode::new(None, Vec::new(), fd, DirKind::Work));
+        for name in path.components() {
+            let here = node.path();
+            match self.enter(&node, name, &here.join(name), found)? {
+                Some(below) => node = below,
+                None => return Ok(()),
+            }
+        }
+        let mut rest = vec![node];
+        let mut buffer = vec![std::mem::MaybeUninit::uninit(); 32 << 10];
+        while let Some(node) = rest.pop() {
+            let here = node.path();
+            found(&here, Found::Walked(node.fd.as_fd()))?;
+            for name in subdirectories(&node, &mut buffer)? {
+                rest.extend(self.enter(&node, &name, &here.join(&name), found)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a subdirectory if a scan would walk it.
+    fn enter(
+        &self,
+        parent: &Arc<DirNode>,
+        name: &[u8],
+        path: &RelPath,
+        found: &mut dyn FnMut(&RelPath, Found<'_>) -> io::Result<()>,
+    ) -> io::Result<Option<Arc<DirNode>>> {
+        let area = parent.child_area(name, parent.has_head());
+        let left_out = if area == DirKind::Work { parent.leave_out(name) } else { None };
+        let marked = left_out == Some(SkipReason::HeavyCache) && !rules::is_heavy(parent.fd.as_fd(), name);
+        if left_out.is_some() && !marked {
+            return Ok(None);
+        }
+        let fd = match parent.open(name) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                found(path, Found::Closed)?;
+                return Ok(None);
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        if stat.st_dev != self.root_id.0 || self.store_id == Some((stat.st_dev, stat.st_ino)) {
+            return Ok(None);
+        }
+        if marked {
+            found(path, Found::Marked(fd.as_fd()))?;
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(DirNode::new(Some(parent.clone()), name.to_vec(), fd, area))))
+    }
+}
+
+fn open(root: &Path) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn subdirectories(node: &DirNode, buffer: &mut [std::mem::MaybeUninit<u8>]) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    let mut reader = RawDir::new(&node.fd, buffer);
+    while let Some(item) = reader.next() {
+        let item = match item {
+            Ok(item) => item,
+            Err(Errno::NOENT) => break,
+            Err(errno) => return Err(errno.into()),
+        };
+        let name = item.file_name().to_bytes();
+        let may_be_dir = matches!(item.file_type(), FileType::Directory | FileType::Unknown);
+        if may_be_dir && name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
